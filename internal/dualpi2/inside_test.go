@@ -369,6 +369,28 @@ func TestInLife(t *testing.T) {
 	nothingMore(t, before)
 }
 
+// TestInLargeMTU: the credit is in proportion to the device's MTU, and has room for what a kernel's dualpi2 lets that
+// count, not for the 2^31-1 bytes that it may be.
+func TestInLargeMTU(t *testing.T) {
+	n := newNetwork(t)
+	const loopback, header, most, shares = 1, 14, 1 << 20, 10 - 90 // bytes, and percents of C and L
+	lo, err := netlink.LinkByIndex(loopback)
+	n.must(err)
+	stack, err := qdisc.ParseStack("bpf_dualpi2 rate 50mbit")
+	n.must(err)
+	for _, mtu := range []int{1500, most - header, most, 26_843_546 - header, 1 << 30, 1<<31 - 1} {
+		n.must(netlink.LinkSetMTU(lo, mtu))
+		n.must(n.conn.Replace(loopback, stack))
+		i, ok, err := dualpi2.Read(loopback)
+		n.must(err)
+		if want := min(mtu+header, most) * shares; !ok || int(i.Stats.Credit) != want {
+			t.Errorf("MTU %d: the credit is %d, want %d", mtu, i.Stats.Credit, want)
+		}
+		n.must(n.conn.Delete(loopback, qdisc.Root))
+	}
+	n.must(netlink.LinkSetMTU(lo, lo.Attrs().MTU))
+}
+
 // TestInClasses: which queue a packet goes to, and that the marks that are counted are those that arrive.
 func TestInClasses(t *testing.T) {
 	n := newNetwork(t)

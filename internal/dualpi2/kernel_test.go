@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { kerneltest.Main(m) }
 // package rtt: of make test it is the only one.
 func TestKernels(t *testing.T) {
 	kerneltest.Run(t, kerneltest.Options{Tests: "^TestIn(Life|Classes|Gone|Version|Stall|Refused|Controller|" +
-		"CatchUp|Lockdown)$",
+		"CatchUp|Lockdown|LargeMTU)$",
 		Beside: map[string]string{"weir/internal/rtt": "^TestIn(RTT|Tunnel|Own|Gone)$"}})
 }
 
