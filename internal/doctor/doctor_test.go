@@ -22,9 +22,10 @@ func looked(f *host.Facts) {
 	f.Sysctls["net.ipv4.ip_forward"], f.Sysctls["net.ipv4.tcp_sack"] = host.Sysctl{Value: "0"}, host.Sysctl{Value: "1"}
 	counts := host.Counts{"Ip.OutRequests": 1, "Ip.ReasmReqds": 1, "Udp.InDatagrams": 1, "Udp.OutDatagrams": 1,
 		"softnet.processed": 1, "cpu.had": 1, "eth0.tx_packets": 1, "eth0.rx_packets": 1}
-	f.Deep = &host.Deep{Loader: host.SystemdSysctl, NAT: host.No, Counts: counts, Sockets: host.Sockets{
+	f.Deep = &host.Deep{Loader: host.SystemdSysctl, NAT: host.No, Counts: counts, Netfilter: host.Netfilter{Read: true}}
+	f.Deep.Sockets = host.Sockets{
 		Read: true, Total: 9, Accepted: 8, Congestion: map[string]int{"cubic": 9}, RTT: millisecond(80),
-	}}
+	}
 }
 
 func millisecond(n int) units.Duration { return units.Duration(n) * units.Duration(time.Millisecond) }
@@ -116,6 +117,39 @@ func hangs(parent qdisc.Handle) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Droppers[0].Parent = parent }
 }
 
+// Rules of netfilter: one that limits what leaves, and others that limit what no transfer meets.
+var (
+	outgoing = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 7, Hook: "output", Limit: "limit",
+		Rate: 10e6, Drops: true, Counted: true}
+	uncounted = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 8, Hook: "output", Limit: "quota",
+		Drops: true}
+	accepting = host.Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: 9, Hook: "output", Limit: "hashlimit"}
+	passwords = host.Rule{Family: "ip", Table: "filter", Chain: "INPUT", Handle: 4, Hook: "input", Limit: "limit",
+		Drops: true, Counted: true}
+	pings = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 5, Hook: "output", Limit: "limit",
+		Drops: true, Narrow: true, Counted: true}
+	passing = host.Rule{Family: "ip", Table: "filter", Chain: "FORWARD", Handle: 6, Hook: "forward",
+		Limit: "hashlimit", Drops: true, Counted: true}
+	byChance = host.Rule{Family: "ip", Table: "t t", Chain: "user", Handle: 3, Limit: "statistic", Drops: true,
+		Counted: true}
+)
+
+// limits gives netfilter a rule, which dropped so many packets in ten seconds of listening.
+func limits(r host.Rule, drops ...uint64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		for _, n := range drops {
+			f.Deep.Listened, r.Dropped, r.Now = millisecond(10_000), n+1, n
+		}
+		f.Deep.Netfilter.Rules += 12
+		f.Deep.Netfilter.Limiting = append(f.Deep.Netfilter.Limiting, r)
+	}
+}
+
+// refuses is that this host itself drops some of what all busy connections send.
+func refuses(f *host.Facts) {
+	f.Deep.Listened, f.Deep.Sockets.Refused = millisecond(10_000), f.Deep.Sockets.Busy
+}
+
 // classes are two of htb's, of which the second has sent most.
 func classes(f *host.Facts) {
 	const root = 0x10000
@@ -188,6 +222,20 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! A filter on eth0 drops what exceeds 500mbit."}},
 		{"a policer that has not", facts(policer(500e6, 0)), []string{"✓ Nothing to do."}},
 		{"a filter that drops", facts(policer(0, 3)), []string{"! A filter on eth0 drops packets."}},
+		{"a firewall rule that limits downloads", facts(load, noQueue, refuses, limits(outgoing, 900)),
+			[]string{"✗ A firewall rule drops what exceeds 10mbit."}},
+		{"a firewall rule that drops by chance", facts(load, noQueue, refuses, limits(byChance, 900)),
+			[]string{"✗ A firewall rule drops packets by chance."}},
+		{"a firewall rule without a counter", facts(load, noQueue, refuses, limits(uncounted), limits(accepting)),
+			[]string{"! This host drops what TCP sends, and nothing counts it."}},
+		{"a relay's firewall rule", facts(sysctl("ipv4.ip_forward", "1"), limits(passing, 900)),
+			[]string{"! A firewall rule drops what exceeds its limit."}},
+		{"a relay's firewall rule, hardly ever", facts(sysctl("ipv4.ip_forward", "1"),
+			rose("Ip.ForwDatagrams", 300_000, "Ip.OutRequests", 1), limits(passing, 29)), []string{"✓ Nothing to do."}},
+		{"a firewall against guesses, busy", facts(load, noQueue, limits(passwords, 900), limits(pings, 900),
+			limits(accepting)), []string{"✓ Nothing to do."}},
+		{"a firewall against guesses", facts(limits(passwords, 900), limits(pings, 900)),
+			[]string{"✓ Nothing to do."}},
 		{"netem", facts(uplink(t, "netem loss 1%", 1)), []string{"✗ netem is on eth0."}},
 		{"fq's maxrate", facts(uplink(t, "fq maxrate 5mbit", 1)),
 			[]string{"! fq on eth0 lets each connection have 5mbit."}},
@@ -897,7 +945,8 @@ func TestStages(t *testing.T) {
 		return names
 	}
 	listens := func(f *host.Facts) { f.Deep.Listened = millisecond(10_000) }
-	limits := func(f *host.Facts) { f.Deep.Limiters = []string{"nft_limit"} }
+	legacy := func(f *host.Facts) { f.Deep.Netfilter.Legacy = []string{"ip nat"} }
+	unseenRules := func(f *host.Facts) { f.Deep.Netfilter = host.Netfilter{} }
 	for _, c := range []struct {
 		name   string
 		stages []Stage
@@ -908,7 +957,11 @@ func TestStages(t *testing.T) {
 			"fragmentation, UDP buffers, filters, the queue here, CPU, the device, the provider, the path, receivers"},
 		{"idle", stages(), "", "fragmentation, UDP buffers, CPU, the device"},
 		{"idle, listened", stages(listens), "", ""},
-		{"rules that may limit", stages(listens, limits), "", "netfilter"},
+		{"rules that can limit", stages(listens, limits(outgoing)), "", ""},
+		{"a rule that does", stages(listens, load, noQueue, refuses, limits(outgoing, 900)), "netfilter", ""},
+		{"a rule without a counter", stages(listens, limits(uncounted)), "", "netfilter"},
+		{"rules of iptables-legacy", stages(listens, legacy), "", "netfilter"},
+		{"rules that were not read", stages(listens, unseenRules), "", "netfilter"},
 		{"a queue elsewhere", stages(listens, load), "the provider", ""},
 		{"a slow program", stages(listens, load, noQueue, sockets(func(s *host.Sockets) { s.App = 17 })), "programs",
 			""},

@@ -24,6 +24,8 @@ const (
 	LimitBuffer    Limit = "buffer"   // this host's send buffers
 	limitReceiver  Limit = "receiver" // the windows of the other ends
 	limitCPU       Limit = "cpu"
+	limitRule      Limit = "rule"      // one of netfilter, that drops
+	limitRefusal   Limit = "refusal"   // this host drops, and nothing says where
 	LimitPolicer   Limit = "policer"   // a filter of this host's own, that drops
 	LimitEmulator  Limit = "emulator"  // netem on this host
 	LimitQueue     Limit = "queue"     // this host's own, which is too short
@@ -70,6 +72,10 @@ func (l Limit) codes() []Code {
 		return []Code{"packets-in-fragments", "fragments-lost"}
 	case limitUDP:
 		return []Code{"udp-buffers-full", "udp-buffers-full-out"}
+	case limitRule:
+		return []Code{"rule-drops"}
+	case limitRefusal:
+		return []Code{"packets-refused"}
 	case LimitPolicer:
 		return []Code{"filter-drops"}
 	case LimitEmulator:
@@ -94,6 +100,7 @@ func (p *patient) bottleneck() Bottleneck {
 	limitedBy := func(l Limit, says string, args ...any) Bottleneck {
 		return Bottleneck{Limit: l, Says: fmt.Sprintf(says, args...)}
 	}
+	rule, ruled := p.rule()
 	policer, policed := p.policer()
 	emulator, emulates := p.emulator()
 	flow, flowBound := p.flowRate()
@@ -102,6 +109,8 @@ func (p *patient) bottleneck() Bottleneck {
 	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
+	case ruled:
+		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
 		return limitedBy(LimitPolicer, "this host: %s drops what exceeds %s.", where(policer), policer.Rate)
 	case emulates && s.Busy > 0:
@@ -125,6 +134,8 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.link.Name)
 	case s.Busy > 0 && len(held) > 0:
 		return limitedBy(held[0].limit, "this host: %s", lowered(held[0].Title))
+	case p.dropsOwn() && p.droppedBehind() == 0:
+		return limitedBy(limitRefusal, "this host: it drops what %s send, and nothing counts it.", of(s.Refused))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():

@@ -57,7 +57,7 @@ func FindStages(facts host.Facts) []Stage {
 	saw, lacks = p.tcpSettings()
 	add("TCP's settings", saw, lacks, limitSetting)
 	saw, lacks = p.netfilter()
-	add("netfilter", saw, lacks)
+	add("netfilter", saw, lacks, limitRule)
 	saw, lacks = p.tallied(limitFragments)
 	add("fragmentation", saw, lacks, limitFragments)
 	saw, lacks = p.tallied(limitUDP)
@@ -92,22 +92,6 @@ func (p *patient) tcpSettings() (saw, lacks string) {
 		return strings.Join(off, ", ") + " off", ""
 	}
 	return "window scaling, SACK, timestamps and growing windows are on", ""
-}
-
-// netfilter tells of connection tracking, and of rules no more than that some may limit something.
-func (p *patient) netfilter() (saw, lacks string) {
-	saw = "no connection is tracked"
-	if c := p.deep.Conntrack; c.Max > 0 {
-		saw = fmt.Sprintf("%d of %d connections tracked", c.Count, c.Max)
-	}
-	switch {
-	case p.deep.NAT != host.Yes && p.deep.NAT != host.No:
-		return saw, "its modules cannot be read"
-	case len(p.deep.Limiters) > 0:
-		return saw, fmt.Sprintf("%s is loaded, and rules are not read: nft list ruleset, iptables-save",
-			strings.Join(p.deep.Limiters, ", "))
-	}
-	return saw + ", no module that limits a rate is loaded", ""
 }
 
 // tallied says what rose of the counters that show a limit.

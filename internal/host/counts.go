@@ -188,7 +188,3 @@ func (t *tree) conntrack() (c Conntrack) {
 	c.Max, _ = t.number(dir + "nf_conntrack_max")
 	return c
 }
-
-// limiters are the modules with which netfilter's rules limit a rate, a number or an amount.
-var limiters = map[string]bool{"nft_limit": true, "nft_quota": true, "nft_connlimit": true, "xt_limit": true,
-	"xt_hashlimit": true, "xt_quota": true, "xt_connlimit": true, "xt_statistic": true, "xt_bpf": true}

@@ -4,6 +4,7 @@ package host
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"testing/fstest"
 )
@@ -19,9 +20,10 @@ func counting() fstest.MapFS {
 		"proc/stat":             file("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n"),
 		"proc/net/stat/nf_conntrack": file("entries clashres found drop early_drop\n" +
 			"00000001 0 0 0000000a 0\n00000001 0 0 00000001 0\n"),
-		"proc/sys/net/netfilter/nf_conntrack_count": file("12\n"),
-		"proc/sys/net/netfilter/nf_conntrack_max":   file("65536\n"),
-		"proc/modules":                                        file("nft_limit 1 0\nnf_tables 1 0\n"),
+		"proc/sys/net/netfilter/nf_conntrack_count":           file("12\n"),
+		"proc/sys/net/netfilter/nf_conntrack_max":             file("65536\n"),
+		"proc/net/ip_tables_names":                            file("filter\nnat\n"),
+		"proc/net/ip6_tables_names":                           file("filter\n"),
 		"sys/class/net/eth0/device":                           link("../pci"),
 		"sys/class/net/eth0/statistics/tx_dropped":            file("11\n"),
 		"sys/class/net/eth0/statistics/tx_packets":            file("no number\n"),
@@ -49,8 +51,11 @@ func TestCounts(t *testing.T) {
 	if !maps.Equal(d.Counts, want) {
 		t.Errorf("got %v\nwant %v", d.Counts, want)
 	}
-	if d.Conntrack != (Conntrack{12, 65536}) || len(d.Limiters) != 1 || d.Limiters[0] != "nft_limit" {
-		t.Errorf("conntrack %+v, limiters %v", d.Conntrack, d.Limiters)
+	if d.Conntrack != (Conntrack{12, 65536}) {
+		t.Errorf("conntrack %+v", d.Conntrack)
+	}
+	if got := d.Netfilter.Legacy; !slices.Equal(got, []string{"ip filter", "ip nat", "ip6 filter"}) {
+		t.Errorf("tables of iptables-legacy: %q", got)
 	}
 }
 

@@ -46,10 +46,9 @@ type Deep struct {
 	Counts    Counts              `json:"counts,omitempty"`
 	Rose      Counts              `json:"rose,omitempty"` // while Listened passed
 	Conntrack Conntrack           `json:"conntrack,omitzero"`
-	// of netfilter's modules that limit something, those that are loaded; their rules are not read
-	Limiters []string `json:"limiters,omitempty"`
-	Unknown  []Unread `json:"unknown,omitempty"` // what could not be read
-	Journal  []byte   `json:"-"`                 // the text of that file; nil if there is none
+	Netfilter Netfilter           `json:"netfilter,omitzero"`
+	Unknown   []Unread            `json:"unknown,omitempty"` // what could not be read
+	Journal   []byte              `json:"-"`                 // the text of that file; nil if there is none
 }
 
 // Dropper is a filter's action on a device that drops packets, or has dropped some.
@@ -62,6 +61,7 @@ type Dropper struct {
 // Listen notes what has happened since an earlier look, which was so long ago.
 func (d *Deep) Listen(before *Deep, passed time.Duration) {
 	d.Listened, d.Rose = units.Duration(passed), d.Counts.since(before.Counts)
+	d.Netfilter.listen(before.Netfilter)
 	for i := range d.Droppers {
 		now := &d.Droppers[i]
 		for _, was := range before.Droppers {
@@ -130,6 +130,7 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			d.TCPMemory = tcpMemory(string(t.read(dir+"/sockstat")), string(t.read("proc/sys/net/ipv4/tcp_mem")))
 			d.TCPMemory.Pressures = netstat["TcpExt.TCPMemoryPressures"]
 			d.Counts = t.counts(dir)
+			d.Netfilter.Legacy = t.legacyTables(dir)
 			break
 		}
 	}
@@ -143,9 +144,6 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			case "nft_masq", "nft_nat", "xt_MASQUERADE", "xt_nat":
 				d.NAT = Yes
 			default:
-				if limiters[name] {
-					d.Limiters = append(d.Limiters, name)
-				}
 				if strings.HasPrefix(name, "tcp_") || strings.HasPrefix(name, "sch_") {
 					d.Loaded = append(d.Loaded, name)
 				}

@@ -29,6 +29,7 @@ func ReadDeep() (Facts, error) {
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {
 		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: err.Error()})
 	}
+	d.Netfilter.readRules(root, f.Kernel)
 	d.Droppers, err = ReadDroppers(f.Links)
 	if err != nil {
 		d.Unknown = append(d.Unknown, Unread{What: DroppingFilters, Why: err.Error()})

@@ -441,7 +441,7 @@ func faked(sockets ...socket) dump {
 func TestSockets(t *testing.T) {
 	transfer := func(cc string, rtt, least uint64, more map[int]uint64) socket {
 		info := map[int]uint64{infoRTT: rtt, infoMinRTT: least, infoUnacked: 40, infoRate: 1_250_000,
-			infoBytesSent: 10_000_000, infoBusy: 1_000_000}
+			infoBytesSent: 10_000_000, infoBytesAcked: 10_000_000, infoBusy: 1_000_000}
 		for at, v := range more {
 			info[at] = v
 		}
@@ -501,6 +501,31 @@ func TestMost(t *testing.T) {
 		to("2001:db8::1"), to("2001:db8::1")), nil, "eth0")
 	if err != nil || s.Most != 3 || s.Busy != 6 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// What TCP has sent and neither has on its way, nor sent again, nor is acknowledged, this host itself has refused.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent, acked, again, unacked uint64
+		want                        int
+	}{
+		"a rule drops most (measured)": {13_635_008, 2_912_305, 0, 0, 1},
+		"all arrives":                  {13_635_008, 13_635_008, 0, 0, 0},
+		"on its way":                   {13_635_008, 13_577_088, 0, 40, 0},
+		"lost on the path":             {13_635_008, 12_635_008, 1_000_000, 0, 0},
+		"a hundredth":                  {10_000_000, 9_900_000, 0, 0, 0},
+		"a little more":                {10_000_000, 9_899_999, 0, 0, 1},
+		"ten segments":                 {100_000, 85_520, 0, 0, 0},
+		"an old kernel":                {0, 9_900_000, 0, 40, 0},
+	} {
+		var s Sockets
+		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
+			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoNotsent: 9, infoMSS: 1448, infoBytesSent: c.sent,
+				infoBytesAcked: c.acked, infoBytesAgain: c.again, infoUnacked: c.unacked}}), nil, "eth0")
+		if err != nil || s.Busy != 1 || s.Refused != c.want {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
 	}
 }
 

@@ -26,12 +26,14 @@ type Sockets struct {
 	LossyBBR   int            `json:"lossy_bbr"`           // of those, under BBR
 	LossyShare units.Share    `json:"lossy_share"`         // of the bytes that those sent, what was sent again
 	// busy, and for a fifth of that time or more held back by the receiver's window
-	Receiver int            `json:"receiver_bound"`
-	Buffer   int            `json:"buffer_bound"` // … by this host's send buffer
-	App      int            `json:"app_limited"`  // busy, with a program that did not always have something to send
-	Rate     units.Rate     `json:"rate"`         // sum of what the busy ones deliver, bits per second
-	Fastest  units.Rate     `json:"fastest"`      // of the busy ones
-	RTT      units.Duration `json:"rtt"`          // the minimum RTT that nine in ten connections stay below
+	Receiver int `json:"receiver_bound"`
+	Buffer   int `json:"buffer_bound"` // … by this host's send buffer
+	// busy, and of what they sent this host itself has dropped some before it left: a rule, a filter or a full queue
+	Refused int            `json:"refused,omitempty"`
+	App     int            `json:"app_limited"` // busy, with a program that did not always have something to send
+	Rate    units.Rate     `json:"rate"`        // sum of what the busy ones deliver, bits per second
+	Fastest units.Rate     `json:"fastest"`     // of the busy ones
+	RTT     units.Duration `json:"rtt"`         // the minimum RTT that nine in ten connections stay below
 	// of what dialled connections carry, accepted ones carry it too, the other way
 	Passed units.Share `json:"passed"`
 	CE     int         `json:"marked"`         // connections of which packets were marked CE and arrived

@@ -246,6 +246,15 @@ func (t *tcpInfo) bufferFull() bool {
 	return t.sendBuffer > 0 && float64(t.queued) >= full*float64(t.sendBuffer) && t.Notsent_bytes < t.Snd_mss
 }
 
+// refused reports whether more was sent than the network got: TCP counts what it sends before a rule or a queue of this
+// host refuses it (tcp_transmit_skb), and keeps it to send it again. Before Linux 4.19 nothing is counted.
+func (t *tcpInfo) refused() bool {
+	const some, share = 10, 100 // segments, of which fewer are an accident; one in so many bytes
+	mss := uint64(t.Snd_mss)
+	left := t.Bytes_retrans + t.Bytes_acked + uint64(t.Unacked)*mss
+	return t.Bytes_sent > left+some*mss && t.Bytes_sent-left > t.Bytes_sent/share
+}
+
 // bringsIn reports whether a connection carries bulk data to this host now: more than it carries away, and more than
 // requests are.
 func bringsIn(info *tcpInfo) bool {
@@ -260,6 +269,9 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 	a.Fastest = max(a.Fastest, rate)
 	if info.appLimited {
 		a.App++
+	}
+	if info.refused() {
+		a.Refused++
 	}
 	const fifth = 5
 	if busy := info.Busy_time; busy > 0 {
