@@ -62,9 +62,12 @@ func TestCounts(t *testing.T) {
 // What has risen since is told, and not what was counted anew.
 func TestRose(t *testing.T) {
 	before, now := &Deep{Counts: Counts{"a": 1, "b": 5, "c": 7}}, &Deep{Counts: Counts{"a": 4, "b": 5, "c": 2, "d": 9}}
-	now.Listen(before, 10e9)
-	if !maps.Equal(now.Rose, Counts{"a": 3}) {
-		t.Errorf("%v", now.Rose)
+	now.Listen(before, 10_044_444_444)
+	if !maps.Equal(now.Rose, Counts{"a": 3}) || now.Listened != 10e9 {
+		t.Errorf("%v in %s", now.Rose, now.Listened)
+	}
+	if now.Listen(before, 1); now.Listened == 0 {
+		t.Error("nothing was listened to")
 	}
 }
 

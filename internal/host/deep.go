@@ -58,9 +58,10 @@ type Dropper struct {
 	Now uint64 `json:"now,omitempty"` // packets that it dropped while Deep.Listened passed
 }
 
-// Listen notes what has happened since an earlier look, which was so long ago.
+// Listen notes what has happened since an earlier look, which was so long ago, to a tenth of a second.
 func (d *Deep) Listen(before *Deep, passed time.Duration) {
-	d.Listened, d.Rose = units.Duration(passed), d.Counts.since(before.Counts)
+	const tenth = units.Duration(100 * time.Millisecond)
+	d.Listened, d.Rose = max(tenth, units.Duration(passed).Round(tenth)), d.Counts.since(before.Counts)
 	d.Netfilter.listen(before.Netfilter)
 	for i := range d.Droppers {
 		now := &d.Droppers[i]
