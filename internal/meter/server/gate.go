@@ -281,65 +281,86 @@ const aged = 30 * time.Second
 
 // admit reports whether there is room for one more, or for one instead of another.
 func (l *limited) admit(c *counted) bool {
-	known := map[string]bool{c.who: l.gate.inside(c.who)} // clients that test, or have shown the token
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.open {
-		known[o.who] = known[o.who] || o.shown || l.gate.inside(o.who)
-	}
-	own, held := 0, map[string]int{} // connections of clients that are not known, by client and by network
+	known, own := l.known(c), 0
 	for _, o := range l.open {
 		if o.who == c.who {
 			own++
 		}
-		if !known[o.who] {
-			held[o.who]++
-			held[o.network()]++
-		}
 	}
-	place := -1
 	switch limits := l.gate.limits; {
 	case own >= limits.PerHost:
-		place = l.replaceable(c)
-		if place < 0 {
+		o := l.replaceable(c)
+		if o == nil {
 			return false
 		}
+		l.drop(o)
 	case len(l.open) >= limits.Conns && !known[c.who]:
-		if place = l.surplus(held, known); place < 0 || !holdsMore(held, l.open[place], c) {
+		if !l.makeRoom(c, l.open, known) {
 			return false
 		}
-	}
-	if place >= 0 {
-		l.open[place].Conn.Close() // whoever serves it closes it then
-		l.open = slices.Delete(l.open, place, place+1)
 	}
 	l.open = append(l.open, c)
 	return true
 }
 
-// replaceable is the place of a connection of the same client that waits for its next request, or is old; -1 if there
-// is none.
-func (l *limited) replaceable(c *counted) int {
+// known are the clients that test, or have shown the token, of those that are here and of one that comes.
+func (l *limited) known(c *counted) map[string]bool {
+	known := map[string]bool{}
+	for _, o := range append(slices.Clone(l.open), c) {
+		known[o.who] = known[o.who] || o.shown || l.gate.inside(o.who)
+	}
+	return known
+}
+
+// makeRoom closes one of some connections for a newcomer, and reports whether it has: one of who holds more of them, or
+// any of a client that is not known, for one that is.
+func (l *limited) makeRoom(c *counted, among []*counted, known map[string]bool) bool {
+	held := map[string]int{} // connections of clients that are not known, by client and by network
+	for _, o := range among {
+		if !known[o.who] {
+			held[o.who]++
+			held[o.network()]++
+		}
+	}
+	o := surplus(among, held, known)
+	if o == nil || !known[c.who] && !holdsMore(held, o, c) {
+		return false
+	}
+	l.drop(o)
+	return true
+}
+
+// drop closes a connection for others. Whoever serves it closes it then.
+func (l *limited) drop(o *counted) {
+	o.Conn.Close()
+	l.open = slices.DeleteFunc(l.open, func(x *counted) bool { return x == o })
+}
+
+// replaceable is a connection of the same client that waits for its next request, or is old; nil if there is none.
+func (l *limited) replaceable(c *counted) *counted {
 	i := slices.IndexFunc(l.open, func(o *counted) bool { return o.who == c.who && o.idle })
 	if i < 0 && !l.gate.inside(c.who) {
 		old := c.since.Add(-aged)
 		i = slices.IndexFunc(l.open, func(o *counted) bool { return o.who == c.who && o.since.Before(old) })
 	}
-	return i
+	if i < 0 {
+		return nil
+	}
+	return l.open[i]
 }
 
-// surplus is the place of the connection that goes for a newcomer's: of the network, and in that of the client, that
-// has most; an idle one first, and then the oldest. -1 if all are of clients that are known. It bounds what a few can
-// take, however often they come: who has fewer gets a place.
-func (l *limited) surplus(held map[string]int, known map[string]bool) int {
-	found := -1
-	for i, o := range l.open {
+// surplus is the connection that goes for a newcomer's: of the network, and in that of the client, that has most; an
+// idle one first, and then the oldest. It is nil if all are of clients that are known. It bounds what a few can take,
+// however often they come: who has fewer gets a place.
+func surplus(among []*counted, held map[string]int, known map[string]bool) (found *counted) {
+	for _, o := range among {
 		if known[o.who] {
 			continue
 		}
-		if found < 0 || holdsMore(held, o, l.open[found]) ||
-			o.idle && !l.open[found].idle && !holdsMore(held, l.open[found], o) {
-			found = i
+		if found == nil || holdsMore(held, o, found) || o.idle && !found.idle && !holdsMore(held, found, o) {
+			found = o
 		}
 	}
 	return found
@@ -371,7 +392,8 @@ func (l *limited) show(c net.Conn) {
 	}
 }
 
-// mayUseHTTP2 reports whether a new connection may speak HTTP/2, of which each has a receive buffer, and counts it.
+// mayUseHTTP2 reports whether a new connection may speak HTTP/2, of which each has a receive buffer, and counts it. It
+// may instead of another.
 func (l *limited) mayUseHTTP2(c net.Conn) bool {
 	held := countedOf(c)
 	if held == nil {
@@ -379,13 +401,13 @@ func (l *limited) mayUseHTTP2(c net.Conn) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
+	var all []*counted
 	for _, o := range l.open {
 		if o.h2 {
-			n++
+			all = append(all, o)
 		}
 	}
-	held.h2 = n < maxHTTP2
+	held.h2 = len(all) < maxHTTP2 || l.makeRoom(held, all, l.known(held))
 	return held.h2
 }
 

@@ -100,3 +100,53 @@ func TestTooManyConnections(t *testing.T) {
 	now = now.Add(aged)
 	come("b", true, "egbbhb") // for its own that is old
 }
+
+// Nor does a client without the token keep others from HTTP/2, by all the connections of which there is memory for.
+func TestPlacesOfHTTP2(t *testing.T) {
+	const many = 3 * maxHTTP2
+	l := newLimited(nil, newGate(Limits{Tests: 1, Duration: time.Minute, Bytes: 1e9, Conns: many, PerHost: many},
+		func() time.Time { return time.Unix(0, 0) }, func(string) {}))
+	dead, other := net.Pipe()
+	defer other.Close()
+	come := func(who string) (c *counted, may bool) {
+		c = &counted{Conn: dead, of: l, who: who}
+		l.admit(c)
+		return c, l.mayUseHTTP2(c)
+	}
+	held := func(who string) (n int) {
+		for _, c := range l.open {
+			if c.who == who && c.h2 {
+				n++
+			}
+		}
+		return n
+	}
+	const hoarder, reader, tester = "192.0.2.1", "198.51.100.1", "203.0.113.1"
+	for i := range maxHTTP2 {
+		if _, may := come(hoarder); !may {
+			t.Fatalf("connection %d may not", i)
+		}
+	}
+	if _, may := come(hoarder); may || held(hoarder) != maxHTTP2 {
+		t.Errorf("one more of the same client may: %v, with %d", may, held(hoarder))
+	}
+	for range maxHTTP2 {
+		come(reader)
+	}
+	if held(hoarder) != maxHTTP2/2 || held(reader) != maxHTTP2/2 {
+		t.Errorf("%d and %d places, want as many each", held(hoarder), held(reader))
+	}
+	// Who has shown the token takes as many as it needs, and loses none.
+	c, may := come(tester)
+	if c.shown = true; !may {
+		t.Error("a newcomer may not")
+	}
+	for i := range maxHTTP2 - 1 {
+		if _, may := come(tester); !may {
+			t.Errorf("connection %d with the token may not", i)
+		}
+	}
+	if _, may := come(reader); may || held(tester) != maxHTTP2 {
+		t.Errorf("a stranger may instead of it: %v, with %d", may, held(tester))
+	}
+}
