@@ -17,12 +17,13 @@ import (
 type Limit string
 
 const (
-	LimitRate      Limit = "rate"     // enforced beyond this host, below what its device could send
-	LimitShaper    Limit = "shaper"   // this host's own
-	limitDevice    Limit = "device"   // the uplink's line rate
-	LimitPath      Limit = "path"     // it loses packets with no queue to blame; a policer looks the same
-	LimitBuffer    Limit = "buffer"   // this host's send buffers
-	limitReceiver  Limit = "receiver" // the windows of the other ends
+	LimitRate      Limit = "rate"      // enforced beyond this host, below what its device could send
+	LimitShaper    Limit = "shaper"    // this host's own
+	limitAllowance Limit = "allowance" // of the provider's, by its own counter
+	limitDevice    Limit = "device"    // the uplink's line rate
+	LimitPath      Limit = "path"      // it loses packets with no queue to blame; a policer looks the same
+	LimitBuffer    Limit = "buffer"    // this host's send buffers
+	limitReceiver  Limit = "receiver"  // the windows of the other ends
 	limitCPU       Limit = "cpu"
 	limitRule      Limit = "rule"      // one of netfilter, that drops
 	limitRefusal   Limit = "refusal"   // this host drops, and nothing says where
@@ -58,6 +59,8 @@ func (l Limit) codes() []Code {
 		return []Code{"queue-in-fifo", "queue-here", "queue-owned"}
 	case limitDevice:
 		return []Code{"device-drops", "device-misses", "queue-in-fifo", "queue-here", "device-full"}
+	case limitAllowance:
+		return []Code{"allowance-exceeded"}
 	case LimitPath:
 		return []Code{"path-loses-packets", "path-loses-packets-bbr"}
 	case LimitBuffer:
@@ -132,6 +135,8 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
 	case here:
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.link.Name)
+	case s.Busy > 0 && len(held) > 0 && held[0].limit == limitAllowance:
+		return limitedBy(limitAllowance, "%s", lowered(held[0].Title))
 	case s.Busy > 0 && len(held) > 0:
 		return limitedBy(held[0].limit, "this host: %s", lowered(held[0].Title))
 	case p.dropsOwn() && p.droppedBehind() == 0:

@@ -71,7 +71,10 @@ func FindStages(facts host.Facts) []Stage {
 	saw, lacks = p.tallied(limitDevice)
 	add("the device", saw, lacks, limitDevice)
 	saw, lacks = ofBusy(s.Queueing, "wait in a queue, here or beyond")
-	add("the provider", saw, lacks, LimitRate)
+	if exceeding := p.rising(limitAllowance); exceeding != "" {
+		saw, lacks = strings.TrimPrefix(saw+"; its allowance was exceeded by "+exceeding, "; "), ""
+	}
+	add("the provider", saw, lacks, LimitRate, limitAllowance)
 	saw, lacks = ofBusy(s.Lossy, "lose packets without a queue")
 	add("the path", saw, lacks, LimitPath)
 	saw, lacks = ofBusy(s.Receiver, "wait for a receiver's window")
@@ -99,21 +102,31 @@ func (p *patient) tallied(limit Limit) (saw, lacks string) {
 	if p.deep.Listened == 0 {
 		return "", notListened
 	}
-	var parts []string
 	for _, t := range tallies() {
 		whole := strings.Replace(t.whole[0], "DEV.", p.link.Name+".", 1)
 		if _, read := p.deep.Counts[whole]; t.limit == limit && !read {
 			return "", whole + " is not counted here"
 		}
+	}
+	if rising := p.rising(limit); rising != "" {
+		return rising, ""
+	}
+	return fmt.Sprintf("no counter of trouble rose in %s", p.deep.Listened), ""
+}
+
+// rising lists the counters that show a limit and rose; "" if none did.
+func (p *patient) rising(limit Limit) string {
+	var parts []string
+	for _, t := range tallies() {
 		if n, _ := p.increase(t); t.limit == limit && n > 0 {
 			parts = append(parts, text.Counted(int(n), t.unit)+" ("+
 				strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name)+")")
 		}
 	}
 	if parts == nil {
-		return fmt.Sprintf("no counter of trouble rose in %s", p.deep.Listened), ""
+		return ""
 	}
-	return strings.Join(parts, ", ") + " in " + p.deep.Listened.String(), ""
+	return strings.Join(parts, ", ") + " in " + p.deep.Listened.String()
 }
 
 // filters tells of actions that drop.

@@ -34,7 +34,7 @@ const (
 const minEvents = 20
 
 func tallies() []tally {
-	return []tally{
+	return append([]tally{
 		{Finding: Finding{Code: "listen-queue-full", Severity: Notable,
 			Plain: "Some who connect to this server have to try again: a program here takes connections too slowly.",
 			Title: "A listening socket's queue is full.",
@@ -121,7 +121,38 @@ func tallies() []tally {
 			lost: []string{"cpu.steal"}, whole: []string{"cpu.had"},
 			least: costlyWork, unit: "tick",
 			limit: limitCPU},
+	}, allowances()...)
+}
+
+// allowances are what clouds give an instance, as far as a driver counts what exceeds them: queued or dropped, AWS says
+// (docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html). So it is a limit only of
+// connections that lose packets besides.
+func allowances() (all []tally) {
+	for _, a := range []struct {
+		counter, unit string
+		what          string // is used up
+		limit         Limit
+		whole         []string
+	}{
+		{"bw_in_allowance_exceeded", "packet", "incoming bandwidth", limitAllowance, []string{"DEV.rx_packets"}},
+		{"rx_hw_ratelimit_bytes", "byte", "incoming bandwidth", limitAllowance, []string{"DEV.rx_bytes"}},
+		{"bw_out_allowance_exceeded", "packet", "outgoing bandwidth", limitAllowance, []string{"DEV.tx_packets"}},
+		{"tx_hw_ratelimit_bytes", "byte", "outgoing bandwidth", limitAllowance, []string{"DEV.tx_bytes"}},
+		{"pps_allowance_exceeded", "packet", "packets in a second", limitAllowance,
+			[]string{"DEV.tx_packets", "DEV.rx_packets"}},
+		{"conntrack_allowance_exceeded", "packet", "connections", limitNone,
+			[]string{"DEV.tx_packets", "DEV.rx_packets"}},
+		{"linklocal_allowance_exceeded", "packet", "queries to its DNS and other services", limitNone,
+			[]string{"DEV.tx_packets"}},
+	} {
+		all = append(all, tally{Finding: Finding{Code: "allowance-exceeded", Severity: Notable,
+			Plain:  fmt.Sprintf("This server has used up what the provider allows it of %s.", a.what),
+			Title:  fmt.Sprintf("The provider's allowance of %s is used up.", a.what),
+			Why:    "What exceeds it the provider queues or drops, and no setting here changes that.",
+			Remark: "a larger instance, or less traffic; ethtool -S DEV shows the counter"},
+			lost: []string{"DEV." + a.counter}, whole: a.whole, least: costlyLoss, unit: a.unit, limit: a.limit})
 	}
+	return all
 }
 
 // risenTallies are the tallies whose counters rose enough while one listened, with the share.
@@ -136,12 +167,19 @@ func (p *patient) risenTallies() (risen []tally, shares []float64) {
 }
 
 // slowingTallies are those that hold back a connection that is under way. UDP's buffers and fragments do where a host
-// carries a tunnel: TCP of its own meets neither.
+// carries a tunnel: TCP of its own meets neither. What exceeds an allowance does where it is lost.
 func (p *patient) slowingTallies() []tally {
 	risen, _ := p.risenTallies()
 	return slices.DeleteFunc(risen, func(t tally) bool {
-		tunnels := t.limit == limitUDP || t.limit == limitFragments
-		return t.limit == limitNone || tunnels && len(p.carried.Kinds) == 0
+		switch t.limit {
+		case limitNone:
+			return true
+		case limitUDP, limitFragments:
+			return len(p.carried.Kinds) == 0
+		case limitAllowance:
+			return !p.lossy()
+		}
+		return false
 	})
 }
 

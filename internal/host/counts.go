@@ -12,7 +12,8 @@ import (
 // Counts are counters of what passes through a host, since its boot.
 //
 // Those of /proc/net/snmp and netstat have the names that stand there ("Ip.FragCreates", "TcpExt.ListenDrops"), with
-// those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped").
+// those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped"),
+// and so have those by which a driver says what the provider held back ("eth0.bw_out_allowance_exceeded").
 // What its root qdisc dropped is by QueueDrops. The others are "softnet.processed" and "softnet.dropped", in packets
 // (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks (proc_stat(5)): what this machine had, idle or not, and
 // what others had of it; "conntrack.drop", in packets; "periods.GROUP", those of a control group with a limit of CPU
@@ -42,7 +43,8 @@ var (
 		"Ip6FragCreates": "Ip.FragCreates", "Ip6ReasmReqds": "Ip.ReasmReqds", "Ip6ReasmFails": "Ip.ReasmFails",
 		"Udp6InDatagrams": "Udp.InDatagrams", "Udp6RcvbufErrors": "Udp.RcvbufErrors",
 		"Udp6OutDatagrams": "Udp.OutDatagrams", "Udp6SndbufErrors": "Udp.SndbufErrors"}
-	deviceCounts = []string{"tx_packets", "tx_dropped", "tx_errors", "rx_packets", "rx_missed_errors", "rx_fifo_errors"}
+	deviceCounts = []string{"tx_packets", "tx_dropped", "tx_errors", "rx_packets", "rx_missed_errors", "rx_fifo_errors",
+		"tx_bytes", "rx_bytes"}
 )
 
 // counts reads all of them, net from the folder that has the reader's network namespace.

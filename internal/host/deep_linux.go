@@ -40,6 +40,9 @@ func ReadDeep() (Facts, error) {
 		for _, l := range f.Links {
 			if l.Kind == "" && !l.Loopback {
 				d.Offloads[l.Name] = tool.offloads(l.Name)
+				if d.Counts != nil {
+					tool.counters(l.Name, func(names, values []byte) { d.Counts.allowances(l.Name, names, values) })
+				}
 			}
 		}
 	}

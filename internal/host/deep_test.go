@@ -521,8 +521,9 @@ func TestRefused(t *testing.T) {
 	} {
 		var s Sockets
 		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
-			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoNotsent: 9, infoMSS: 1448, infoBytesSent: c.sent,
-				infoBytesAcked: c.acked, infoBytesAgain: c.again, infoUnacked: c.unacked}}), nil, "eth0")
+			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoNotsent: 9, infoMSS: 1448,
+				infoBytesSent: c.sent, infoBytesAcked: c.acked, infoBytesAgain: c.again,
+				infoUnacked: c.unacked}}), nil, "eth0")
 		if err != nil || s.Busy != 1 || s.Refused != c.want {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}

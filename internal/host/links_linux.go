@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"os"
 	"slices"
 	"unsafe"
 
@@ -312,6 +313,57 @@ func (e ethtool) offloads(dev string) []string {
 		}
 	}
 	return on
+}
+
+// counters hands over the names of what a driver counts, and the values, where there are some, and no more than any
+// driver has. The kernel writes as many as there are by then, so there is a page behind that nobody may write to.
+func (e ethtool) counters(dev string, take func(names, values []byte)) {
+	const (
+		statistics            = 1     // ETH_SS_STATS (include/uapi/linux/ethtool.h)
+		most                  = 8192  // counters
+		namesHead, valuesHead = 12, 8 // bytes of struct ethtool_gstrings, struct ethtool_stats
+	)
+	var set [20]byte // struct ethtool_sset_info: the command, a mask of sets, and how many are in that one
+	binary.NativeEndian.PutUint64(set[8:], 1<<statistics)
+	if !e.get(dev, unix.ETHTOOL_GSSET_INFO, set[:]) || binary.NativeEndian.Uint64(set[8:]) == 0 {
+		return
+	}
+	n := binary.NativeEndian.Uint32(set[16:])
+	if n == 0 || n > most {
+		return
+	}
+	names, err := guarded(namesHead + most*nameLen)
+	if err != nil {
+		return
+	}
+	defer unix.Munmap(names)
+	values, err := guarded(valuesHead + most*valueLen)
+	if err != nil {
+		return
+	}
+	defer unix.Munmap(values)
+	binary.NativeEndian.PutUint32(names[4:], statistics)
+	binary.NativeEndian.PutUint32(names[8:], n)
+	binary.NativeEndian.PutUint32(values[4:], n)
+	if e.get(dev, unix.ETHTOOL_GSTRINGS, names) && e.get(dev, unix.ETHTOOL_GSTATS, values) &&
+		binary.NativeEndian.Uint32(names[8:]) == n && binary.NativeEndian.Uint32(values[4:]) == n {
+		take(names[namesHead:][:n*nameLen], values[valuesHead:][:n*valueLen])
+	}
+}
+
+// guarded is room for so many bytes, with a page behind it at which the kernel's writing ends.
+func guarded(size int) ([]byte, error) {
+	page := os.Getpagesize()
+	whole := (size+page-1)/page*page + page
+	room, err := unix.Mmap(-1, 0, whole, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	if err := unix.Mprotect(room[whole-page:], unix.PROT_NONE); err != nil {
+		unix.Munmap(room)
+		return nil, fmt.Errorf("mprotect: %w", err)
+	}
+	return room, nil
 }
 
 func (e ethtool) get(dev string, command uint32, data []byte) bool {
