@@ -72,7 +72,7 @@ func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience tim
 		h.Says = "not known yet: " + h.Says
 	}
 	if !quiet {
-		printText(cmd.OutOrStdout(), "rate", h.Says)
+		printText(cmd.OutOrStdout(), "rate", h.Says+h.next())
 		fmt.Fprintln(cmd.OutOrStdout())
 	}
 	return goal, &h, nil
@@ -115,6 +115,15 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 		return h, nil
 	}
 	return hearing{}, err
+}
+
+// next is what to do about a rate that one client alone has shown; "" otherwise.
+func (h hearing) next() string {
+	if !h.Alone {
+		return ""
+	}
+	return ". If that client's own line has more, it is the rate of this host's link: --rate " + h.Rate.String() +
+		". If not, look again while clients in two networks download: weir plan --rate auto --listen 5m"
 }
 
 // below is a rate with three digits, rounded down: a shaper that is too fast leaves the queue where it was.

@@ -13,6 +13,7 @@ import (
 
 func newConfirmCommand() *cobra.Command {
 	var options common
+	var dev string
 	cmd := &cobra.Command{
 		Use:   "confirm",
 		Short: "Keep what up has changed, also over a reboot",
@@ -23,7 +24,7 @@ If there is nothing to confirm, it says so and succeeds. If it has been put
 back, or the machine was started again, it fails.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			status, confirmed, err := options.store().Confirm()
+			status, confirmed, err := options.store().ConfirmOf(dev)
 			if err != nil {
 				return err
 			}
@@ -50,6 +51,7 @@ back, or the machine was started again, it fails.`,
 			return nil
 		},
 	}
+	device(cmd, &dev, "only if it is about this `device`")
 	options.add(cmd)
 	return cmd
 }

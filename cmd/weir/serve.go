@@ -474,6 +474,9 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 	if kept.Token != "" {
 		fmt.Fprintf(w, "The key of irtt:  --hmac=0x%x\n\n", irtt.Key(kept.Token))
 	}
+	if host == noAddress {
+		fmt.Fprint(w, "HOST stands for an address of this host: it has none by which others could reach it now.\n\n")
+	}
 	if o.cert == "" && o.domain == "" {
 		fmt.Fprint(w, "The browser does not know the certificate, and asks before it goes on.\n\n")
 	}
@@ -491,6 +494,16 @@ func reachable() string {
 			return a.IP.String()
 		}
 	}
-	name, _ := os.Hostname()
-	return cmp.Or(name, "HOST")
+	return firstOf(addresses())
+}
+
+// noAddress stands for an address that this host does not know of itself.
+const noAddress = "HOST"
+
+// firstOf is the address to name where no route leads out: the first there is.
+func firstOf(has []string) string {
+	if len(has) == 0 {
+		return noAddress
+	}
+	return has[0]
 }

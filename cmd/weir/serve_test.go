@@ -15,3 +15,12 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// Where no route leads out, the address to name is the first that others may reach; a host's name leads nowhere.
+func TestFirstOf(t *testing.T) {
+	for want, has := range map[string][]string{noAddress: nil, "192.0.2.1": {"192.0.2.1", "2001:db8::1"}} {
+		if got := firstOf(has); got != want {
+			t.Errorf("%v: %s", has, got)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	var options common
+	var dev string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Is the goal still in force, and what has drifted?",
@@ -36,6 +37,9 @@ failed, 2 wrong usage.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := options.store().Status()
+			if err == nil && dev != "" {
+				s, err = s.Of(dev)
+			}
 			if err != nil {
 				return err
 			}
@@ -53,6 +57,7 @@ failed, 2 wrong usage.`,
 			return nil
 		},
 	}
+	device(cmd, &dev, "this `device` alone, of several that have a goal")
 	options.add(cmd)
 	return cmd
 }

@@ -16,10 +16,13 @@ import (
 
 // Confirm makes the run that is not confirmed the one to go back to, and writes the files that keep it over a reboot.
 // False if there is none to confirm.
-func (s Store) Confirm() (Status, bool, error) { return s.confirm("") }
+func (s Store) Confirm() (Status, bool, error) { return s.confirm("", "") }
 
-// confirm is Confirm, of one run alone if its timer is named.
-func (s Store) confirm(unit string) (Status, bool, error) {
+// ConfirmOf is Confirm, of a run that is about a device alone.
+func (s Store) ConfirmOf(dev string) (Status, bool, error) { return s.confirm("", dev) }
+
+// confirm is Confirm, of one run alone if its timer is named, and about a device if that is.
+func (s Store) confirm(unit, dev string) (Status, bool, error) {
 	t, err := s.begin("confirm")
 	if err != nil {
 		return Status{}, false, err
@@ -39,6 +42,9 @@ func (s Store) confirm(unit string) (Status, bool, error) {
 	case j.Pending.Down:
 		return status, false, &hint.Error{What: "the last run was weir down, and it was cut short",
 			Try: "weir recover"}
+	case dev != "" && j.Pending.Dev != "" && j.Pending.Dev != dev:
+		return status, false, &hint.Error{What: fmt.Sprintf("what waits to be confirmed is of %s, not of %s",
+			j.Pending.Dev, dev), Try: "weir confirm --dev " + j.Pending.Dev}
 	case len(j.Goals()) == 0:
 		return status, false, &hint.Error{What: "what waits to be confirmed has no goal any more", Try: "weir recover"}
 	}

@@ -105,7 +105,7 @@ func (s Store) Learn(goal plan.Goal, rate units.Rate, moves func() bool) error {
 		return &hint.Error{What: "since it was shaped to " + rate.String() + " nothing has moved: put back",
 			Try: "weir calibrate PEER"}
 	}
-	_, done, err := s.confirm(unit)
+	_, done, err := s.confirm(unit, "")
 	if err == nil && !done {
 		err = overtaken
 	}

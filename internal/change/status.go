@@ -255,6 +255,25 @@ func (s Status) Holds(goal plan.Goal) bool {
 	})
 }
 
+// Of is what a status says of one device, which has to have a goal: the rest of a host may be out of force.
+func (s Status) Of(dev string) (Status, error) {
+	others := func(g plan.Goal) bool { return g.Dev != dev }
+	goals := slices.DeleteFunc(slices.Clone(s.Goals), others)
+	if s.Up && len(goals) == 0 {
+		return s, &hint.Error{What: dev + " has no goal", Try: "weir status"}
+	}
+	if len(goals) == 0 || len(s.Goals) == 1 {
+		return s, nil
+	}
+	s.InForce = s.InForce || s.Holds(goals[0])
+	s.Goals = goals
+	s.Drift = slices.DeleteFunc(slices.Clone(s.Drift), func(c plan.Change) bool {
+		return c.Dev() != "" && c.Dev() != dev
+	})
+	s.Followed = slices.DeleteFunc(slices.Clone(s.Followed), func(q presence.Queue) bool { return q.Dev != dev })
+	return s, nil
+}
+
 // MarshalJSON writes the first goal as "goal", and the rest, if there is any, as "others".
 func (s Status) MarshalJSON() ([]byte, error) {
 	type fields Status

@@ -115,6 +115,38 @@ func TestTwoUplinksElsewhere(t *testing.T) {
 	}
 }
 
+// A status may be of one device alone, and so may what is confirmed.
+func TestOneOfTwo(t *testing.T) {
+	s, m := twoCards(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
+	var refused *hint.Error
+	if _, _, err := s.ConfirmOf("eth0"); !errors.As(err, &refused) || refused.Try != "weir confirm --dev eth1" {
+		t.Errorf("%v", err)
+	}
+	if _, confirmed, err := s.ConfirmOf("eth1"); !confirmed || err != nil {
+		t.Errorf("%v, %v", confirmed, err)
+	}
+	tree := m.named("eth0").Tree
+	m.named("eth0").Tree = m.found.Links[slices.IndexFunc(m.found.Links,
+		func(l host.Link) bool { return l.Name == "eth0" })].Tree
+	whole := must[Status](t)(s.Status())
+	for dev, want := range map[string]bool{"eth0": false, "eth1": true} {
+		of, err := whole.Of(dev)
+		if err != nil || whole.InForce || of.InForce != want || (len(of.Drift) == 0) != want || len(of.Goals) != 1 ||
+			of.Goals[0].Dev != dev {
+			t.Errorf("%s: %+v, %v", dev, of, err)
+		}
+	}
+	if _, err := whole.Of("eth7"); !errors.As(err, &refused) || refused.What != "eth7 has no goal" {
+		t.Errorf("%v", err)
+	}
+	m.named("eth0").Tree = tree
+	if of, err := must[Status](t)(s.Status()).Of("eth0"); err != nil || !of.InForce {
+		t.Errorf("%+v, %v", of, err)
+	}
+}
+
 func TestTwoUplinks(t *testing.T) {
 	near := plan.Goal{Dev: "eth0", Rate: 500e6, RTT: 10 * ms}
 	far := plan.Goal{Dev: "eth1", Rate: 500e6, RTT: 100 * ms}

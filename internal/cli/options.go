@@ -5,7 +5,9 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +18,25 @@ import (
 	"weir/internal/text"
 	"weir/internal/units"
 )
+
+// Seldom has the help of a command list these options behind the others, under a heading of their own.
+func Seldom(cmd *cobra.Command, names ...string) {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		const columns = 80
+		var usual, seldom pflag.FlagSet
+		usual.SortFlags, seldom.SortFlags = false, false
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(names, f.Name) {
+				seldom.AddFlag(f)
+			} else {
+				usual.AddFlag(f)
+			}
+		})
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nFlags:\n%s\nSeldom needed:\n%s", cmd.UseLine(),
+			usual.FlagUsagesWrapped(columns), seldom.FlagUsagesWrapped(columns))
+		return err
+	})
+}
 
 // wrongOption says what is wrong with an option, in this program's words, and what was likely meant.
 func wrongOption(cmd *cobra.Command, err error) error {

@@ -173,14 +173,11 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (
 	if err := c.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		var problem *hint.Error
-		var unknown x509.UnknownAuthorityError
-		var name x509.HostnameError
-		switch {
-		case errors.As(err, &problem):
+		if errors.As(err, &problem) {
 			return nil, problem
-		case errors.As(err, &unknown), errors.As(err, &name):
-			return nil, hint.New("the certificate of "+t.Addr+" is not signed by a trusted authority",
-				"the line that weir serve prints there: it has a --pin")
+		}
+		if problem = t.distrusts(err); problem != nil {
+			return nil, problem
 		}
 		if errors.Is(err, context.DeadlineExceeded) { // such as a server that hangs, in the midst of a measurement too
 			return nil, hint.New(fmt.Sprintf("%s takes connections, and says nothing for %.0f s", t.Addr,
@@ -194,6 +191,32 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (
 			cmp.Or(t.Try, "the port that weir serve prints there"))
 	}
 	return c, nil
+}
+
+// distrusts says what is wrong with a certificate; nil if something else is.
+func (t Target) distrusts(err error) *hint.Error {
+	const printed = "the line that weir serve prints there: it has a --pin"
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	what, try := "", printed
+	switch {
+	case errors.As(err, &unknown):
+		what = "is not signed by a trusted authority"
+	case errors.As(err, &name) && name.Certificate != nil && len(name.Certificate.DNSNames) > 0:
+		what = "is for " + strings.Join(name.Certificate.DNSNames, ", ")
+		try = "that name in place of the address; or " + printed
+	case errors.As(err, &name):
+		what = "is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		what = "has expired, or is not valid yet"
+		try = "date, which shows this host's clock; if that is right, the certificate there has to be renewed"
+	case errors.As(err, &invalid):
+		what = "cannot be trusted: " + strings.TrimPrefix(invalid.Error(), "x509: ")
+	default:
+		return nil
+	}
+	return &hint.Error{What: "the certificate of " + t.Addr + " " + what, Try: try}
 }
 
 // transport is HTTP/1.1 over one connection, which is made when it is needed.

@@ -3,7 +3,9 @@
 package meter
 
 import (
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -66,5 +68,29 @@ func TestSeldom(t *testing.T) {
 		Duration: int64(time.Minute), Interval: int64(Interval)})
 	if err == nil || !strings.Contains(err.Error(), "1h0m0s between two probes") {
 		t.Error(err)
+	}
+}
+
+// A certificate that is not trusted is said to be that, and why: it is no server without TLS.
+func TestDistrusts(t *testing.T) {
+	of := func(names ...string) *x509.Certificate { return &x509.Certificate{DNSNames: names} }
+	for _, c := range []struct {
+		err       error
+		what, try string
+	}{
+		{x509.UnknownAuthorityError{}, "the certificate of a:1 is not signed by a trusted authority", "--pin"},
+		{x509.HostnameError{Certificate: of("speed.example.org", "b"), Host: "a"},
+			"the certificate of a:1 is for speed.example.org, b", "that name"},
+		{x509.HostnameError{Certificate: of(), Host: "a"}, "the certificate of a:1 is for another name", "--pin"},
+		{x509.CertificateInvalidError{Reason: x509.Expired},
+			"the certificate of a:1 has expired, or is not valid yet", "date"},
+		{x509.CertificateInvalidError{Reason: x509.IncompatibleUsage},
+			"the certificate of a:1 cannot be trusted: certificate specifies an incompatible key usage", "--pin"},
+		{errors.New("EOF"), "", ""},
+	} {
+		got := (Target{Addr: "a:1"}).distrusts(fmt.Errorf("tls: %w", c.err))
+		if (got == nil) != (c.what == "") || got != nil && (got.What != c.what || !strings.Contains(got.Try, c.try)) {
+			t.Errorf("%v: %+v", c.err, got)
+		}
 	}
 }

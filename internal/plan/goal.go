@@ -69,6 +69,7 @@ type Field struct {
 	Type     string // what it takes, as in "rate"; "bool" of a switch
 	Help     string // what takes its place in usage stands between back quotes, as pflag has it
 	Quantity bool   // its text has a unit
+	Seldom   bool   // few need it: help has it behind the others
 
 	Values   []string                  // all that it can be; nil where that is open
 	Several  bool                      // of Values, with commas between
@@ -110,7 +111,7 @@ func Fields() []Field {
 			Help: "what the provider sold for incoming traffic, which is then shaped, too " +
 				"(default: it is left alone; for a relay, the rate)"},
 			func(g *Goal) *units.Rate { return &g.Ingress }, units.ParseRate),
-		fieldOf(Field{Name: "one-cake", Type: "rate", Quantity: true,
+		fieldOf(Field{Name: "one-cake", Type: "rate", Quantity: true, Seldom: true,
 			Help: "what one CAKE carries on this host, as weir doctor --bench says: `4gbit`; for links above 2 Gbit/s"},
 			func(g *Goal) *units.Rate { return &g.OneCAKE }, units.ParseRate),
 		fieldOf(Field{Name: "overhead", Type: "framing",
@@ -127,35 +128,37 @@ func Fields() []Field {
 		fieldOf(Field{Name: "role", Type: "string", Values: roles,
 			Help: "`what` the host is: server, or relay: it carries for others (default: as its traffic shows)"},
 			func(g *Goal) *string { return &g.Role }, word),
-		fieldOf(Field{Name: "serves", Type: "string", Values: services,
+		fieldOf(Field{Name: "serves", Type: "string", Values: services, Seldom: true,
 			Help: "`what` a server sends by: tcp, or udp, as QUIC (HTTP/3) does (default: as its counters show)"},
 			func(g *Goal) *string { return &g.Serves }, word),
-		fieldOf(Field{Name: "carries", Type: "string", Values: knownKinds(), Several: true,
+		fieldOf(Field{Name: "carries", Type: "string", Values: knownKinds(), Several: true, Seldom: true,
 			Help: "`how` a relay does that: " + strings.Join(knownKinds(), ", ") +
 				"; several with commas between (default: as it is seen to)"},
 			func(g *Goal) *Kinds { return &g.Carries }, func(s string) (Kinds, error) {
 				s, err := word(s)
 				return Kinds(s), err
 			}),
-		fieldOf(Field{Name: "fair-to", Type: "string", Values: sides,
+		fieldOf(Field{Name: "fair-to", Type: "string", Values: sides, Seldom: true,
 			Help: "hosts on this `side` share evenly: dst (default), the receivers, or src"},
 			func(g *Goal) *string { return &g.FairTo }, word),
-		fieldOf(Field{Name: "prefer", Type: "string", Values: preferences,
+		fieldOf(Field{Name: "prefer", Type: "string", Values: preferences, Seldom: true,
 			Help: "`what` to prefer: latency (default), or l4s"},
 			func(g *Goal) *string { return &g.Prefer }, word),
-		fieldOf(Field{Name: "cc", Type: "string", Suggests: congestionControls,
+		fieldOf(Field{Name: "cc", Type: "string", Suggests: congestionControls, Seldom: true,
 			Help: "congestion control: auto (default), keep, or a `name`"},
 			func(g *Goal) *string { return &g.CC }, word),
-		fieldOf(Field{Name: "qdisc", Type: "queue",
+		fieldOf(Field{Name: "qdisc", Type: "queue", Seldom: true,
 			Help:     "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"",
 			Suggests: func(host.Facts) []string { return qdisc.Kinds() }},
 			func(g *Goal) *string { return &g.Qdisc }, named("no queue is named")),
-		fieldOf(Field{Name: "recipe", Type: "string", Values: recipeNames(),
+		fieldOf(Field{Name: "recipe", Type: "string", Values: recipeNames(), Seldom: true,
 			Help: "a published recipe by `name`: " + strings.Join(recipeNames(), ", ")},
 			func(g *Goal) *string { return &g.Recipe }, word),
-		fieldOf(Field{Name: "nat", Type: "bool", Help: "the relay translates addresses on the device"},
+		fieldOf(Field{Name: "nat", Type: "bool", Seldom: true,
+			Help: "the relay translates addresses on the device"},
 			func(g *Goal) *bool { return &g.NAT }, strconv.ParseBool),
-		fieldOf(Field{Name: "runtime", Type: "bool", Help: "keep nothing over a reboot, and write no file"},
+		fieldOf(Field{Name: "runtime", Type: "bool", Seldom: true,
+			Help: "keep nothing over a reboot, and write no file"},
 			func(g *Goal) *bool { return &g.Runtime }, strconv.ParseBool),
 	}
 }
