@@ -92,7 +92,11 @@ func (p *patient) traits() qdisc.Traits { return qdisc.TraitsOf(p.queueName()) }
 
 // shaperName is the discipline that enforces the rate.
 func (p *patient) shaperName() string {
-	if c, _, several := p.link.Tree.Serving(); several {
+	c, _, several := p.link.Tree.Serving()
+	if several && len(p.link.Tree.Classes) == 0 { // prio's bands, and mq's queues
+		return fmt.Sprintf("%s %s on %s", c.Kind, c.Handle, p.link.Name)
+	}
+	if several {
 		return fmt.Sprintf("the class %s of %s on %s", c.Handle, c.Kind, p.link.Name)
 	}
 	for _, q := range p.link.Tree.Qdiscs {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"weir/internal/units"
 	"weir/internal/wire"
 
 	"github.com/mdlayher/netlink"
@@ -412,13 +413,26 @@ func readClass(at tcmsg, attributes []netlink.Attribute) (Class, error) {
 	if class.Stats, err = decodeClassStats(class.Kind, stats); err != nil {
 		return class, err
 	}
-	if class.Kind == "htb" {
+	switch class.Kind {
+	case "htb":
 		var htb HTB
 		if err := htb.decodeClass(class.Options); err == nil {
 			class.Rate, class.Ceil = htb.Rate, htb.Ceil
 		}
+	case "hfsc":
+		class.Rate = upperLimit(class.Options)
+		class.Ceil = class.Rate
 	}
 	return class, nil
+}
+
+// upperLimit is what an hfsc class may have at most, in bit/s, once its burst is over; 0: all that there is.
+func upperLimit(options []byte) units.Rate {
+	const curve, curveLen, rate = 3, 12, 8 // TCA_HFSC_USC, struct tc_service_curve, its m2
+	if b := inner(options, curve); len(b) == curveLen {
+		return units.Rate(8 * uint64(binary.NativeEndian.Uint32(b[rate:])))
+	}
+	return 0
 }
 
 // readHTB puts an htb and its one class together; nil if it has another shape.

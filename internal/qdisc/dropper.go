@@ -5,6 +5,7 @@ package qdisc
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"weir/internal/units"
 )
@@ -109,26 +110,25 @@ func policed(options []byte) units.Rate {
 }
 
 // Serving is the class below a root in which what leaves waits, or by which most has left, and the rate that it may
-// have at most, in bit/s: its own, or that of a class above it. It is false where there are not several.
+// have at most, in bit/s: its own, or that of a class above it. Of a root without classes that has several disciplines,
+// some of them with a rate, as prio's bands, it is such a discipline, by its handle. It is false where there are not
+// several.
 func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
 	at := map[Handle]Class{}
 	inner := map[Handle]bool{}
 	for _, c := range t.Classes {
 		at[c.Handle], inner[c.Parent] = c, true
 	}
-	leaves := 0
-	for _, x := range t.Classes {
-		if inner[x.Handle] {
-			continue
-		}
-		leaves++
-		if !ok || cmp.Or(cmp.Compare(x.Stats.Backlog, c.Stats.Backlog), cmp.Compare(x.Stats.Bytes, c.Stats.Bytes)) > 0 {
-			c, ok = x, true
-		}
+	leaves := slices.DeleteFunc(slices.Clone(t.Classes), func(c Class) bool { return inner[c.Handle] })
+	if len(t.Classes) == 0 {
+		leaves = t.bands()
 	}
-	if leaves < 2 {
+	if len(leaves) < 2 {
 		return Class{}, 0, false
 	}
+	c = slices.MaxFunc(leaves, func(a, b Class) int {
+		return cmp.Or(cmp.Compare(a.Stats.Backlog, b.Stats.Backlog), cmp.Compare(a.Stats.Bytes, b.Stats.Bytes))
+	})
 	for above, there := c, true; there; above, there = at[above.Parent] {
 		if most := max(above.Ceil, above.Rate); most != 0 && (rate == 0 || most < rate) {
 			rate = most
@@ -136,4 +136,21 @@ func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
 		delete(at, above.Handle) // of a tree that is none
 	}
 	return c, rate, true
+}
+
+// bands are the disciplines below the root as if they were classes; none where no rate is among them.
+func (t Tree) bands() (all []Class) {
+	root, _ := t.Root()
+	limited := false
+	for _, q := range t.Qdiscs {
+		if q.Parent.major() == root.Handle.major() && q.Parent != Root && q.Parent != Ingress && root.Handle != 0 {
+			rate := Rate(q.Spec)
+			all = append(all, Class{Kind: q.Kind, Handle: q.Handle, Parent: q.Parent, Rate: rate, Stats: q.Stats})
+			limited = limited || rate != 0
+		}
+	}
+	if !limited {
+		return nil
+	}
+	return all
 }

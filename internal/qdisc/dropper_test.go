@@ -133,6 +133,58 @@ func TestServing(t *testing.T) {
 	}
 }
 
+// Of disciplines below a root without classes it is the one that serves, if any of them has a rate.
+func TestServingBand(t *testing.T) {
+	band := func(minor Handle, spec string, bytes uint64) Qdisc {
+		s, err := Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Qdisc{Kind: s.Kind(), Spec: s, Handle: (8 + minor) << 16, Parent: 0x70000 + minor,
+			Stats: Stats{Bytes: bytes}}
+	}
+	prio := Qdisc{Kind: "prio", Handle: 0x70000, Parent: Root}
+	const slow, quick = "tbf rate 8mbit burst 5kb limit 60kb", "tbf rate 100mbit burst 5kb limit 60kb"
+	for _, c := range []struct {
+		what   string
+		qdiscs []Qdisc
+		want   string
+	}{
+		{"a slow band", []Qdisc{prio, band(1, quick, 1), band(2, slow, 9)}, "a: 8mbit true"},
+		{"one without a rate", []Qdisc{prio, band(1, quick, 1), band(2, "fq_codel", 9)}, "a: 0bit true"},
+		{"no rates", []Qdisc{prio, band(1, "fq", 1), band(2, "fq_codel", 9)}, "0: 0bit false"},
+		{"one band", []Qdisc{prio, band(2, slow, 9)}, "0: 0bit false"},
+		{"an ingress beside", []Qdisc{prio, band(2, slow, 9), {Kind: "ingress", Handle: 0xffff0000, Parent: Ingress}},
+			"0: 0bit false"},
+		{"the kernel's own root",
+			[]Qdisc{{Kind: "mq", Parent: Root}, {Kind: "tbf", Parent: 1}, {Kind: "tbf", Parent: 2}}, "0: 0bit false"},
+	} {
+		class, rate, ok := Tree{Qdiscs: c.qdiscs}.Serving()
+		if got := fmt.Sprint(class.Handle, " ", rate, " ", ok); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
+// What an hfsc class may have at most is the second slope of its upper limit, in bytes a second.
+func TestUpperLimit(t *testing.T) {
+	curve := func(m2 uint32) []byte { return append(make([]byte, 8), u32bytes(m2)...) }
+	for _, c := range []struct {
+		what    string
+		options []byte
+		want    units.Rate
+	}{
+		{"none", nil, 0},
+		{"a share alone", pack(attribute(2, curve(9e6))), 0},
+		{"a share and a limit", pack(attribute(2, curve(9e6)), attribute(3, curve(1e6))), 8e6},
+		{"cut off", pack(attribute(3, curve(1e6)[:11])), 0},
+	} {
+		if got := upperLimit(c.options); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
 // The pair of filters that lets a tunnel's packets past is read by all that it says.
 func TestPassesRead(t *testing.T) {
 	flower := func(protocol uint16, more ...netlink.Attribute) Filter {

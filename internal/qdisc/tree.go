@@ -33,8 +33,8 @@ type Class struct {
 	Handle  Handle     `json:"handle"`
 	Parent  Handle     `json:"parent"`         // another class, or Root
 	Leaf    Handle     `json:"leaf,omitempty"` // the discipline in it; "0:" if it is one that the kernel made by itself
-	Rate    units.Rate `json:"rate,omitempty"` // htb
-	Ceil    units.Rate `json:"ceil,omitempty"` // htb
+	Rate    units.Rate `json:"rate,omitempty"` // htb; of hfsc the upper limit
+	Ceil    units.Rate `json:"ceil,omitempty"` // the same
 	Options []byte     `json:"options,omitempty"`
 	Stats   Stats      `json:"stats"`
 }
