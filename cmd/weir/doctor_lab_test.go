@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -69,7 +71,7 @@ func doctorCases() map[string]struct {
 		"netem": {nil, "netem loss 2%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
 		"delays": {nil, "netem delay 80ms 30ms limit 100000", "noqueue", "", doctor.LimitEmulator,
 			[]string{"✗ netem is on up0."}, nil},
-		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, classes},
+		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, classes(0x20)},
 		"short":      {nil, "tbf rate 50mbit burst 5kb limit 6kb", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"short-leaf": {nil, "htb rate 50mbit | pfifo limit 4", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"backlog": {map[string]string{"net.core.netdev_max_backlog": "3"}, "fq_codel", "noqueue", "", "cpu",
@@ -84,6 +86,13 @@ func doctorCases() map[string]struct {
 			[]string{"! fq on up0 lets each connection have 5mbit."}, nil},
 		"wmem": {map[string]string{"net.ipv4.tcp_wmem": "4096 16384 65536"}, "fq_codel", "noqueue", "",
 			doctor.LimitBuffer, []string{"! Send buffers hold connections back."}, nil},
+		"dropping": {nil, "fq_codel", "noqueue", "", doctor.LimitPolicer, []string{"✗ A filter on up0 drops packets."},
+			dropSome},
+		"rule": {nil, "fq_codel", "noqueue", "", "rule", []string{"✗ A firewall rule drops packets."},
+			ruleDropsSome},
+		"hfsc":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, hfsc},
+		"by-filter": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, byFilter},
+		"band":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, band},
 		"sack": {map[string]string{"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_timestamps": "0"}, "fq_codel", narrow, "",
 			doctor.LimitRate, []string{"✗ The queue is not yours.", "! tcp_sack is off.", "! tcp_timestamps is off."},
 			nil},
@@ -92,7 +101,10 @@ func doctorCases() map[string]struct {
 
 // limitingObjects are what the verdicts on those cases name.
 func limitingObjects() map[string]string {
-	return map[string]string{"class": "class 7:20 of htb on up0", "tbf": "tbf on up0", "short": "tbf on up0",
+	return map[string]string{"class": "class 7:20 of htb on up0", "by-filter": "class 7:20 of htb on up0",
+		"hfsc": "class 7:20 of hfsc on up0", "band": "tbf a: on up0",
+		"dropping": "the filter u32 on up0, at its egress",
+		"rule":     "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",
 		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0"}
 }
 
@@ -125,19 +137,104 @@ func police(parent, rate uint32) func(*testing.T, netlink.Link) {
 	}
 }
 
-// classes gives an htb whose default class has less than one that nothing uses.
-func classes(t *testing.T, link netlink.Link) {
-	root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(7, 0),
+// dropSome gives a filter at the egress that drops one packet in 16, by IPv4's identification.
+func dropSome(t *testing.T, link netlink.Link) {
+	filter := netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: 1,
+		Protocol: unix.ETH_P_IP}
+	if err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: filter.LinkIndex,
+		Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}); err != nil {
+		t.Fatal(err)
+	}
+	const identification = 4 // its place in the header
+	drop := &netlink.GenericAction{ActionAttrs: netlink.ActionAttrs{Action: netlink.TC_ACT_SHOT}}
+	if err := netlink.FilterAdd(&netlink.U32{FilterAttrs: filter, Actions: []netlink.Action{drop},
+		Sel: &netlink.TcU32Sel{Flags: netlink.TC_U32_TERMINAL, Nkeys: 1,
+			Keys: []netlink.TcU32Key{{Mask: 0x000f0000, Val: 0x00050000, Off: identification}}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ruleDropsSome gives a rule of nf_tables that lets one in four pass; SYN-ACKs, which have 0, too.
+func ruleDropsSome(t *testing.T, _ netlink.Link) {
+	conn, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "filter"})
+	chain := conn.AddChain(&nftables.Chain{Name: "out", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter})
+	const register, identification = 1, 4
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: identification, Len: 2},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: []byte{0, 3}, Xor: []byte{0, 0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{0, 0}},
+		&expr.Counter{},
+		&expr.Verdict{Kind: expr.VerdictDrop},
+	}})
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hfsc gives one whose default class has little.
+func hfsc(t *testing.T, link netlink.Link) {
+	root := netlink.NewHfsc(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(7, 0),
 		Parent: netlink.HANDLE_ROOT})
 	root.Defcls = 0x20
 	if err := netlink.QdiscReplace(root); err != nil {
 		t.Fatal(err)
 	}
-	for minor, mbit := range map[uint16]uint64{0x10: 100, 0x20: 8} {
-		if err := netlink.ClassAdd(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: link.Attrs().Index,
-			Parent: netlink.MakeHandle(7, 0), Handle: netlink.MakeHandle(7, minor)},
-			netlink.HtbClassAttrs{Rate: mbit * 1e6, Ceil: mbit * 1e6})); err != nil {
+	for minor, mbit := range map[uint16]uint32{0x10: 100, 0x20: 8} {
+		class := netlink.NewHfscClass(netlink.ClassAttrs{LinkIndex: link.Attrs().Index,
+			Parent: netlink.MakeHandle(7, 0), Handle: netlink.MakeHandle(7, minor)})
+		class.SetLS(0, 0, mbit*1e6)
+		class.SetUL(0, 0, mbit*1e6)
+		if err := netlink.ClassAdd(class); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// byFilter gives an htb to whose class with little a filter leads.
+func byFilter(t *testing.T, link netlink.Link) {
+	classes(0x10)(t, link)
+	if err := netlink.FilterAdd(&netlink.MatchAll{ClassId: netlink.MakeHandle(7, 0x20),
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.MakeHandle(7, 0), Priority: 1,
+			Protocol: unix.ETH_P_ALL}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// band gives a prio with a tbf in the band that all traffic takes.
+func band(t *testing.T, link netlink.Link) {
+	if err := netlink.QdiscReplace(netlink.NewPrio(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index,
+		Handle: netlink.MakeHandle(7, 0), Parent: netlink.HANDLE_ROOT})); err != nil {
+		t.Fatal(err)
+	}
+	for minor, mbit := range map[uint16]uint64{1: 100, 2: 8, 3: 100} {
+		if err := netlink.QdiscAdd(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index,
+			Handle: netlink.MakeHandle(8+minor, 0), Parent: netlink.MakeHandle(7, minor)}, Rate: mbit * 1e6 / 8,
+			Limit: 60_000, Buffer: 100_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// classes gives an htb with a class for much and one for little, of which one is the default.
+func classes(preset uint32) func(*testing.T, netlink.Link) {
+	return func(t *testing.T, link netlink.Link) {
+		root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(7, 0),
+			Parent: netlink.HANDLE_ROOT})
+		root.Defcls = preset
+		if err := netlink.QdiscReplace(root); err != nil {
+			t.Fatal(err)
+		}
+		for minor, mbit := range map[uint16]uint64{0x10: 100, 0x20: 8} {
+			if err := netlink.ClassAdd(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: link.Attrs().Index,
+				Parent: netlink.MakeHandle(7, 0), Handle: netlink.MakeHandle(7, minor)},
+				netlink.HtbClassAttrs{Rate: mbit * 1e6, Ceil: mbit * 1e6})); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

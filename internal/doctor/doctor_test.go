@@ -130,6 +130,8 @@ var (
 		Drops: true, Narrow: true, Counted: true}
 	passing = host.Rule{Family: "ip", Table: "filter", Chain: "FORWARD", Handle: 6, Hook: "forward",
 		Limit: "hashlimit", Drops: true, Counted: true}
+	behind = host.Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: 10, Hook: "output", Drops: true,
+		Counted: true}
 	byChance = host.Rule{Family: "ip", Table: "t t", Chain: "user", Handle: 3, Limit: "statistic", Drops: true,
 		Counted: true}
 )
@@ -141,7 +143,7 @@ func limits(r host.Rule, drops ...uint64) func(*host.Facts) {
 			f.Deep.Listened, r.Dropped, r.Now = millisecond(10_000), n+1, n
 		}
 		f.Deep.Netfilter.Rules += 12
-		f.Deep.Netfilter.Limiting = append(f.Deep.Netfilter.Limiting, r)
+		f.Deep.Netfilter.Suspects = append(f.Deep.Netfilter.Suspects, r)
 	}
 }
 
@@ -226,6 +228,8 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✗ A firewall rule drops what exceeds 10mbit."}},
 		{"a firewall rule that drops by chance", facts(load, noQueue, refuses, limits(byChance, 900)),
 			[]string{"✗ A firewall rule drops packets by chance."}},
+		{"a firewall rule behind one that limits",
+			facts(load, noQueue, refuses, limits(accepting), limits(behind, 900)), []string{"✗ A firewall rule drops packets."}},
 		{"a firewall rule without a counter", facts(load, noQueue, refuses, limits(uncounted), limits(accepting)),
 			[]string{"! This host drops what TCP sends, and nothing counts it."}},
 		{"a relay's firewall rule", facts(sysctl("ipv4.ip_forward", "1"), limits(passing, 900)),

@@ -18,17 +18,27 @@ func here(p *patient) (found []Finding) {
 }
 
 // policer is a filter at the uplink that drops, while busy connections wait in no queue and get about what it lets
-// pass, less what TCP loses by being policed.
+// pass, less what TCP loses by being policed; or while they show that this host drops what they send, and no queue
+// does.
 func (p *patient) policer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
 		s, leaves := p.deep.Sockets, d.Dev == p.link.Name && d.Parent != ingressFilters
 		drops := d.Drops > 0 && (d.Now > 0 || p.deep.Listened == 0)
 		about := s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
-		if leaves && drops && about && s.Busy > 0 && !p.queueing() {
+		suffered := p.dropsOwn() && d.Now >= minEvents && d.Now >= p.deep.Rose[host.QueueDrops(p.link.Name)]
+		if leaves && drops && (about || suffered) && s.Busy > 0 && !p.queueing() {
 			return d, true
 		}
 	}
 	return d, false
+}
+
+// exceededBy is what a filter drops.
+func exceededBy(d host.Dropper) string {
+	if d.Rate == 0 {
+		return "packets"
+	}
+	return "what exceeds " + d.Rate.String()
 }
 
 // ingressFilters is where filters for what arrives hang (TC_H_MIN_INGRESS).
@@ -52,10 +62,7 @@ func (p *patient) dropping() (found []Finding) {
 		if d.Drops == 0 {
 			continue
 		}
-		what, show := "drops packets", "tc -s filter show dev "+d.Dev
-		if d.Rate > 0 {
-			what = "drops what exceeds " + d.Rate.String()
-		}
+		what, show := "drops "+exceededBy(d), "tc -s filter show dev "+d.Dev
 		if d.Parent == ingressFilters {
 			show += " ingress"
 		} else if d.Parent == ingressFilters+1 {

@@ -115,7 +115,7 @@ func (p *patient) bottleneck() Bottleneck {
 	case ruled:
 		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
-		return limitedBy(LimitPolicer, "this host: %s drops what exceeds %s.", where(policer), policer.Rate)
+		return limitedBy(LimitPolicer, "this host: %s drops %s.", where(policer), exceededBy(policer))
 	case emulates && s.Busy > 0:
 		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.", emulator,
 			p.link.Name)
@@ -224,11 +224,8 @@ func Filtered(g plan.Goal, f host.Facts) (named []string) {
 		if d.Dev != g.Dev || d.Parent == ingressFilters || d.Drops == 0 {
 			continue
 		}
-		what := "drops packets"
-		if d.Rate > 0 {
-			what = "drops what exceeds " + d.Rate.String()
-		}
-		named = append(named, fmt.Sprintf("%s, %s: %s so far", where(d), what, text.Counted(int(d.Drops), "packet")))
+		named = append(named, fmt.Sprintf("%s, drops %s: %s so far", where(d), exceededBy(d),
+			text.Counted(int(d.Drops), "packet")))
 	}
 	return named
 }

@@ -42,16 +42,19 @@ func rules(p *patient) (found []Finding) {
 }
 
 func (p *patient) dropped(r host.Rule) Finding {
+	name, instead := nftRule(r), ""
+	if r.Limit != "" {
+		name, instead = name+" ("+r.Limit+")", "; a shaper with the same rate queues instead"
+	}
 	return Finding{
 		Code: "rule-drops", Severity: Notable,
 		Plain: "A firewall rule on this server drops some of what it passes on.",
 		Title: fmt.Sprintf("A firewall rule drops %s.", exceeding(r)),
-		Seen: fmt.Sprintf("%s (%s): %s dropped in %s.", nftRule(r), r.Limit, text.Counted(int(r.Now), "packet"),
-			p.deep.Listened),
-		Why: "A rule has no queue: TCP takes each drop for congestion, and gets less than the limit. It is this " +
-			"host's own, and no fault of the path.",
-		Remark: fmt.Sprintf("nft -a list chain %s %s %s shows it; a shaper with the same rate queues instead", r.Family,
-			text.Shell(r.Table), text.Shell(r.Chain)),
+		Seen:  fmt.Sprintf("%s: %s dropped in %s.", name, text.Counted(int(r.Now), "packet"), p.deep.Listened),
+		Why: "A rule has no queue: TCP has to send again what it drops, later. It is this host's own, and no fault " +
+			"of the path.",
+		Remark: fmt.Sprintf("nft -a list chain %s %s %s shows it%s", r.Family, text.Shell(r.Table), text.Shell(r.Chain),
+			instead),
 	}
 }
 
@@ -67,12 +70,18 @@ func exceeding(r host.Rule) string {
 		return "what exceeds " + r.Rate.String()
 	case r.Limit == "statistic" || r.Limit == "numgen":
 		return "packets by chance"
+	case r.Limit == "":
+		return "packets"
 	}
 	return "what exceeds its limit"
 }
 
-// dropsOwn reports whether, of what connections send now, this host itself lets some not leave.
-func (p *patient) dropsOwn() bool { return p.deep.Listened > 0 && p.many(p.deep.Sockets.Refused) }
+// dropsOwn reports whether, of what connections send now, this host itself lets some not leave; and more of them than
+// have no room in a send buffer, which comes before.
+func (p *patient) dropsOwn() bool {
+	s := p.deep.Sockets
+	return p.deep.Listened > 0 && p.many(s.Refused) && s.Refused > s.Buffer
+}
 
 // droppedBehind is what this host has dropped of what leaves, behind netfilter: by the uplink's queue, or by a
 // filter, in packets.
@@ -84,16 +93,11 @@ func (p *patient) droppedBehind() (n uint64) {
 	return n
 }
 
-// leaves reports whether a rule may meet what this host itself sends.
-func leaves(r host.Rule) bool {
-	return slices.Contains([]string{"output", "postrouting", "egress", ""}, r.Hook)
-}
-
 // rule is the one that drops most of what leaves this host, where connections show that they suffer by that: on many
 // hosts a rule limits who guesses at passwords, and nothing else slows down for it.
 func (p *patient) rule() (most host.Rule, holds bool) {
-	for _, r := range p.deep.Netfilter.Limiting {
-		if r.Drops && !r.Narrow && leaves(r) && r.Now > most.Now {
+	for _, r := range p.deep.Netfilter.Suspects {
+		if r.Drops && !r.Narrow && r.Outgoing() && r.Now > most.Now {
 			most = r
 		}
 	}
@@ -102,8 +106,8 @@ func (p *patient) rule() (most host.Rule, holds bool) {
 
 // ruleOfForwarded is the one that drops most of what this host passes on, if it is enough to be felt.
 func (p *patient) ruleOfForwarded() (most host.Rule, felt bool) {
-	for _, r := range p.deep.Netfilter.Limiting {
-		if r.Drops && !r.Narrow && r.Hook == "forward" && r.Now > most.Now {
+	for _, r := range p.deep.Netfilter.Suspects {
+		if r.Limit != "" && r.Drops && !r.Narrow && r.Hook == "forward" && r.Now > most.Now {
 			most = r
 		}
 	}
@@ -113,8 +117,8 @@ func (p *patient) ruleOfForwarded() (most host.Rule, felt bool) {
 
 // uncounted are rules that can limit what leaves, and count no drops: their own, or those of a rule behind them.
 func (p *patient) uncounted() (rules []host.Rule) {
-	for _, r := range p.deep.Netfilter.Limiting {
-		if leaves(r) && !r.Narrow && !r.Counted {
+	for _, r := range p.deep.Netfilter.Suspects {
+		if r.Outgoing() && !r.Narrow && !r.Counted {
 			rules = append(rules, r)
 		}
 	}
@@ -138,18 +142,24 @@ func named(rules []host.Rule) string {
 func (p *patient) netfilter() (saw, lacks string) {
 	n, c := p.deep.Netfilter, p.deep.Conntrack
 	var parts, unseen []string
+	limiting := 0
+	for _, r := range n.Suspects {
+		if r.Limit != "" {
+			limiting++
+		}
+	}
 	if c.Max > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d connections tracked", c.Count, c.Max))
 	}
 	switch {
-	case len(n.Limiting) > 0:
-		parts = append(parts, fmt.Sprintf("%d of %s can limit", len(n.Limiting), text.Counted(n.Rules, "rule")))
+	case limiting > 0:
+		parts = append(parts, fmt.Sprintf("%d of %s can limit", limiting, text.Counted(n.Rules, "rule")))
 	case n.Read && n.Rules > 0:
 		parts = append(parts, fmt.Sprintf("none of %s can limit", text.Counted(n.Rules, "rule")))
 	case n.Read && n.Legacy == nil:
 		parts = append(parts, "no rules")
 	}
-	for _, r := range n.Limiting {
+	for _, r := range n.Suspects {
 		if r.Now > 0 {
 			parts = append(parts, fmt.Sprintf("%s dropped %s", nftRule(r), text.Counted(int(r.Now), "packet")))
 		}

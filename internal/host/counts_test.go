@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+
+	"weir/internal/qdisc"
 )
 
 // counting is a host with a counter of each kind.
@@ -68,6 +70,29 @@ func TestRose(t *testing.T) {
 	}
 	if now.Listen(before, 1); now.Listened == 0 {
 		t.Error("nothing was listened to")
+	}
+}
+
+// A filter that was not there, or had dropped nothing, has dropped all of it since; unless filters could not be read.
+func TestDroppersListen(t *testing.T) {
+	dropper := func(handle uint32, drops uint64) Dropper {
+		return Dropper{Dev: "eth0", Dropper: qdisc.Dropper{Handle: handle, Drops: drops}}
+	}
+	for _, c := range []struct {
+		what   string
+		before Deep
+		want   uint64
+	}{
+		{"not there", Deep{}, 9},
+		{"another", Deep{Droppers: []Dropper{dropper(2, 4)}}, 9},
+		{"there", Deep{Droppers: []Dropper{dropper(2, 1), dropper(1, 4)}}, 5},
+		{"anew", Deep{Droppers: []Dropper{dropper(1, 40)}}, 0},
+		{"not read", Deep{Unknown: []Unread{{What: DroppingFilters}}}, 0},
+	} {
+		now := Deep{Droppers: []Dropper{dropper(1, 9)}}
+		if now.Listen(&c.before, 1e9); now.Droppers[0].Now != c.want {
+			t.Errorf("%s: %d, want %d", c.what, now.Droppers[0].Now, c.want)
+		}
 	}
 }
 

@@ -63,13 +63,17 @@ func (d *Deep) Listen(before *Deep, passed time.Duration) {
 	const tenth = units.Duration(100 * time.Millisecond)
 	d.Listened, d.Rose = max(tenth, units.Duration(passed).Round(tenth)), d.Counts.since(before.Counts)
 	d.Netfilter.listen(before.Netfilter)
+	if slices.ContainsFunc(before.Unknown, func(u Unread) bool { return u.What == DroppingFilters }) {
+		return
+	}
 	for i := range d.Droppers {
 		now := &d.Droppers[i]
+		now.Now = now.Drops // one that was not there has dropped nothing before
 		for _, was := range before.Droppers {
 			same := was.Dev == now.Dev && was.Parent == now.Parent && was.Handle == now.Handle &&
 				was.Filter == now.Filter && was.Priority == now.Priority && was.Action == now.Action
-			if same && now.Drops > was.Drops {
-				now.Now = now.Drops - was.Drops
+			if same {
+				now.Now = max(now.Drops, was.Drops) - was.Drops
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"net"
 	"os"
@@ -509,21 +510,28 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, acked, again, unacked uint64
 		want                        int
+		more                        map[int]uint64
 	}{
-		"a rule drops most (measured)": {13_635_008, 2_912_305, 0, 0, 1},
-		"all arrives":                  {13_635_008, 13_635_008, 0, 0, 0},
-		"on its way":                   {13_635_008, 13_577_088, 0, 40, 0},
-		"lost on the path":             {13_635_008, 12_635_008, 1_000_000, 0, 0},
-		"a hundredth":                  {10_000_000, 9_900_000, 0, 0, 0},
-		"a little more":                {10_000_000, 9_899_999, 0, 0, 1},
-		"ten segments":                 {100_000, 85_520, 0, 0, 0},
-		"an old kernel":                {0, 9_900_000, 0, 40, 0},
+		"a rule drops most (measured)": {13_635_008, 2_912_305, 0, 0, 1, nil},
+		"the program waits, too":       {13_635_008, 2_912_305, 0, 0, 0, map[int]uint64{infoFlags: 1}},
+		"the receiver binds": {13_635_008, 2_912_305, 0, 0, 0,
+			map[int]uint64{infoBusy: 1_000_000, infoRwndLimited: 300_000}},
+		"the buffer binds": {13_635_008, 2_912_305, 0, 0, 0,
+			map[int]uint64{infoBusy: 1_000_000, infoBufLimited: 300_000}},
+		"all arrives":      {13_635_008, 13_635_008, 0, 0, 0, nil},
+		"on its way":       {13_635_008, 13_577_088, 0, 40, 0, nil},
+		"lost on the path": {13_635_008, 12_635_008, 1_000_000, 0, 0, nil},
+		"a hundredth":      {10_000_000, 9_900_000, 0, 0, 0, nil},
+		"a little more":    {10_000_000, 9_899_999, 0, 0, 1, nil},
+		"ten segments":     {100_000, 85_520, 0, 0, 0, nil},
+		"an old kernel":    {0, 9_900_000, 0, 40, 0, nil},
 	} {
+		info := map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoNotsent: 9, infoMSS: 1448,
+			infoBytesSent: c.sent, infoBytesAcked: c.acked, infoBytesAgain: c.again, infoUnacked: c.unacked}
+		maps.Copy(info, c.more)
 		var s Sockets
-		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
-			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoNotsent: 9, infoMSS: 1448,
-				infoBytesSent: c.sent, infoBytesAcked: c.acked, infoBytesAgain: c.again,
-				infoUnacked: c.unacked}}), nil, "eth0")
+		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: info}),
+			nil, "eth0")
 		if err != nil || s.Busy != 1 || s.Refused != c.want {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}

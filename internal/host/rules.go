@@ -3,7 +3,6 @@
 package host
 
 import (
-	"cmp"
 	"encoding/binary"
 	"io/fs"
 	"iter"
@@ -18,28 +17,35 @@ import (
 
 // Netfilter is what of a host's rules can limit its traffic.
 type Netfilter struct {
-	Read     bool   `json:"read,omitempty"`     // the rules of nf_tables, iptables-nft's among them, were looked at
-	Rules    int    `json:"rules,omitempty"`    // of nf_tables, that were looked at
-	Limiting []Rule `json:"limiting,omitempty"` // of those
+	Read  bool `json:"read,omitempty"`  // the rules of nf_tables, iptables-nft's among them, were looked at
+	Rules int  `json:"rules,omitempty"` // of nf_tables, that were looked at
+	// of those that limit, and that drop what this host itself sends and count it
+	Suspects []Rule `json:"suspects,omitempty"`
 	// families and tables of iptables-legacy, whose rules netlink does not show: "ip filter"
 	Legacy []string `json:"legacy,omitempty"`
 	Lacks  string   `json:"lacks,omitempty"` // why not all were looked at
 }
 
-// Rule is a rule that limits a rate, an amount or a number of connections, or drops by chance.
+// Rule is a rule that limits a rate, an amount or a number of connections, or drops by chance; or one that drops, and
+// counts it.
 type Rule struct {
 	Family  string     `json:"family"` // in nft's words, as those that follow
 	Table   string     `json:"table"`
 	Chain   string     `json:"chain"`
 	Handle  uint64     `json:"handle"`
 	Hook    string     `json:"hook,omitempty"`    // of its chain; "": none, so other chains jump to it
-	Limit   string     `json:"limit"`             // the expression, or the match of iptables
+	Limit   string     `json:"limit,omitempty"`   // the expression, or the match of iptables; "": it does not limit
 	Rate    units.Rate `json:"rate,omitempty"`    // bit/s; 0: it counts something else, or the match does not say
 	Drops   bool       `json:"drops,omitempty"`   // it drops, or rejects, what it limits; else what follows may
 	Narrow  bool       `json:"narrow,omitempty"`  // TCP that is under way does not meet it: ICMP, SYN, new connections
 	Counted bool       `json:"counted,omitempty"` // it drops, and has a counter for that
 	Dropped uint64     `json:"dropped,omitempty"` // packets, by that counter
 	Now     uint64     `json:"now,omitempty"`     // packets that it dropped while Deep.Listened passed
+}
+
+// Outgoing reports whether the rule may meet what this host itself sends.
+func (r Rule) Outgoing() bool {
+	return slices.Contains([]string{"output", "postrouting", "egress", ""}, r.Hook)
 }
 
 // equals reports whether both are one rule.
@@ -49,11 +55,11 @@ func (r Rule) equals(other Rule) bool {
 
 // listen notes what each rule has dropped since an earlier look.
 func (n *Netfilter) listen(before Netfilter) {
-	for i := range n.Limiting {
-		now := &n.Limiting[i]
-		was := slices.IndexFunc(before.Limiting, now.equals)
-		if was >= 0 && now.Dropped > before.Limiting[was].Dropped {
-			now.Now = now.Dropped - before.Limiting[was].Dropped
+	for i := range n.Suspects {
+		now := &n.Suspects[i]
+		was := slices.IndexFunc(before.Suspects, now.equals)
+		if was >= 0 && now.Dropped > before.Suspects[was].Dropped {
+			now.Now = now.Dropped - before.Suspects[was].Dropped
 		}
 	}
 }
@@ -118,7 +124,7 @@ func hooked(msg []byte) (c chain, hook string) {
 	return c, hook
 }
 
-// readRule reads a rule's message; false if the rule limits nothing. A limit before nothing but a log limits the log.
+// readRule reads a rule's message; false if it is no suspect. A limit before nothing but a log limits the log.
 func readRule(msg []byte) (Rule, bool) {
 	if len(msg) < nfgenmsgLen {
 		return Rule{}, false
@@ -137,7 +143,7 @@ func readRule(msg []byte) (Rule, bool) {
 		}
 	}
 	switch {
-	case r.Limit == "" || !r.decides || r.byChance && !r.Drops:
+	case !r.decides || r.byChance && !r.Drops || r.Limit == "" && (!r.Drops || !r.Counted || r.Narrow):
 		return Rule{}, false
 	case !r.Drops:
 		r.Counted, r.Dropped = false, 0
@@ -149,7 +155,7 @@ func readRule(msg []byte) (Rule, bool) {
 type ruleReader struct {
 	Rule
 	byChance bool // it limits by chance, as who shares out connections does, too
-	decides  bool // behind the limit it decides about the packet
+	decides  bool // it decides about the packet
 	loaded   field
 	offset   int    // the field's place among the bytes that were loaded
 	mask     []byte // of what is loaded
@@ -189,10 +195,9 @@ func expression(b []byte) (name string, data []byte) {
 func (r *ruleReader) expression(name string, data []byte) {
 	r.condition(name, data)
 	r.limit(name, data)
-	if r.Limit == "" {
-		return
-	}
 	switch name {
+	case "cmp", "lookup", "range", "match": // a counter before it counts what the rule does not mean, too
+		r.Counted, r.Dropped = false, 0
 	case "counter":
 		const packets = 2 // NFTA_COUNTER_PACKETS
 		r.Counted, r.Dropped = true, bigEndian(nftAttribute(data, packets))
@@ -212,7 +217,7 @@ func (r *ruleReader) expression(name string, data []byte) {
 	}
 }
 
-// limit takes an expression for the rule's limit if it is one. A counter before it counts what was not limited, too.
+// limit takes an expression for the rule's limit if it is one.
 func (r *ruleReader) limit(name string, data []byte) {
 	limits, chance := false, false
 	var rate units.Rate
@@ -388,10 +393,22 @@ func nftName(b []byte) string {
 	return text.OneLine(name)
 }
 
-// hook gives each rule the hook of its chain.
-func (n *Netfilter) hook(hooks map[chain]string) {
-	for i := range n.Limiting {
-		r := &n.Limiting[i]
-		r.Hook = cmp.Or(hooks[chain{r.Family, r.Table, r.Chain}], r.Hook)
+// place gives each rule the hook of its chain, and drops those that limit nothing and meet nothing that leaves. Of the
+// others it keeps the first ones: who bans thousands of addresses has as many.
+func (n *Netfilter) place(hooks map[chain]string) {
+	for i := range n.Suspects {
+		r := &n.Suspects[i]
+		r.Hook = hooks[chain{r.Family, r.Table, r.Chain}]
 	}
+	const most = 1000
+	plain := 0
+	n.Suspects = slices.DeleteFunc(n.Suspects, func(r Rule) bool {
+		if r.Limit != "" {
+			return false
+		}
+		if r.Outgoing() {
+			plain++
+		}
+		return plain > most || !r.Outgoing()
+	})
 }

@@ -32,7 +32,7 @@ func (n *Netfilter) readRules(root fs.FS, release string) {
 	n.ask(conn)
 }
 
-// ask lists the rules, and then, where some limit, the chains for their hooks.
+// ask lists the rules, and then, where some are suspect, the chains for their hooks.
 func (n *Netfilter) ask(conn *netlink.Conn) {
 	const most = 10_000 // rules or chains, a few megabytes; who has more has them made by a program
 	err := dumpTables(conn, unix.NFT_MSG_GETRULE, func(msg []byte) bool {
@@ -41,20 +41,20 @@ func (n *Netfilter) ask(conn *netlink.Conn) {
 			return false
 		}
 		n.Rules++
-		if r, limits := readRule(msg); limits {
-			n.Limiting = append(n.Limiting, r)
+		if r, suspect := readRule(msg); suspect {
+			n.Suspects = append(n.Suspects, r)
 		}
 		return true
 	})
-	if err == nil && len(n.Limiting) > 0 && n.Lacks == "" {
-		hooks := map[chain]string{}
+	hooks := map[chain]string{}
+	if err == nil && len(n.Suspects) > 0 && n.Lacks == "" {
 		err = dumpTables(conn, unix.NFT_MSG_GETCHAIN, func(msg []byte) bool {
 			c, hook := hooked(msg)
 			hooks[c] = hook
 			return len(hooks) < most
 		})
-		n.hook(hooks)
 	}
+	n.place(hooks)
 	switch {
 	case errors.Is(err, unix.EPERM):
 		n.Read, n.Lacks = false, "its rules: needs root"

@@ -37,15 +37,15 @@ func TestAskRules(t *testing.T) {
 				Header: netlink.Header{Type: netlink.Done}, Data: make([]byte, 4)}))
 		}
 	}
-	limiting := 33
+	suspects := 34
 	for name, c := range map[string]struct {
 		kernel nltest.Func
-		want   string // read, rules, those that limit, what it lacks
+		want   string // read, rules, suspects, what it lacks
 	}{
-		"root":     {answers(0, 1), fmt.Sprintf("true %d %d ", len(rules), limiting)},
+		"root":     {answers(0, 1), fmt.Sprintf("true %d %d ", len(rules), suspects)},
 		"nobody":   {refuses(unix.EPERM), "false 0 0 its rules: needs root"},
 		"without":  {refuses(unix.EINVAL), "true 0 0 "},
-		"too many": {answers(0, 10_000/len(rules)+1), "true 10000 8250 the rules behind the first 10000"},
+		"too many": {answers(0, 10_000/len(rules)+1), "true 10000 9000 the rules behind the first 10000"},
 		"changes": {answers(netlink.DumpInterrupted, 1),
 			"false 0 0 its rules: they changed while they were read"},
 		"fails": {refuses(unix.EIO), "false 0 0 its rules: nf_tables: netlink receive: input/output error"},
@@ -54,11 +54,11 @@ func TestAskRules(t *testing.T) {
 		n := Netfilter{Read: true}
 		n.ask(conn)
 		conn.Close()
-		if got := fmt.Sprintf("%v %d %d %s", n.Read, n.Rules, len(n.Limiting), n.Lacks); got != c.want {
+		if got := fmt.Sprintf("%v %d %d %s", n.Read, n.Rules, len(n.Suspects), n.Lacks); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
 		}
-		if name == "root" && n.Limiting[0].Hook != "input" {
-			t.Errorf("its hook is %q", n.Limiting[0].Hook)
+		if name == "root" && n.Suspects[0].Hook != "input" {
+			t.Errorf("its hook is %q", n.Suspects[0].Hook)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func answered(tb testing.TB, kind string) (all [][]byte) {
 	return all
 }
 
-// What each rule of testdata/rules.txt does; those that are not here limit nothing.
+// What each rule of testdata/rules.txt does; those that are not here neither limit nor drop what leaves.
 func TestReadRules(t *testing.T) {
 	want := []string{
 		"inet filter in 7: input limit drops counted 0",
@@ -49,6 +49,7 @@ func TestReadRules(t *testing.T) {
 		"inet filter out 24: output limit 10.24mbit drops counted 7",
 		"inet filter out 25: output limit 10.24mbit drops",
 		"inet filter out 26: output limit 6.5536mbit",
+		"inet filter out 27: output  drops counted 0",
 		"inet filter out 28: output quota drops counted 0",
 		"inet filter out 29: output connlimit drops counted 0",
 		"inet filter out 30: output limit drops counted 0",
@@ -71,7 +72,7 @@ func TestReadRules(t *testing.T) {
 	var n Netfilter
 	for _, msg := range answered(t, "rule") {
 		if r, limits := readRule(msg); limits {
-			n.Limiting = append(n.Limiting, r)
+			n.Suspects = append(n.Suspects, r)
 		}
 	}
 	hooks := map[chain]string{}
@@ -79,9 +80,9 @@ func TestReadRules(t *testing.T) {
 		c, hook := hooked(msg)
 		hooks[c] = hook
 	}
-	n.hook(hooks)
+	n.place(hooks)
 	var got []string
-	for _, r := range n.Limiting {
+	for _, r := range n.Suspects {
 		got = append(got, summed(r))
 	}
 	for i := range max(len(got), len(want)) {
@@ -134,12 +135,33 @@ func TestRulesListen(t *testing.T) {
 	rule := func(handle, dropped uint64) Rule {
 		return Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: handle, Dropped: dropped}
 	}
-	now := Deep{Netfilter: Netfilter{Limiting: []Rule{rule(2, 9), rule(3, 5), rule(4, 7)}}}
-	now.Listen(&Deep{Netfilter: Netfilter{Limiting: []Rule{rule(3, 6), rule(2, 4)}}}, time.Second)
+	now := Deep{Netfilter: Netfilter{Suspects: []Rule{rule(2, 9), rule(3, 5), rule(4, 7)}}}
+	now.Listen(&Deep{Netfilter: Netfilter{Suspects: []Rule{rule(3, 6), rule(2, 4)}}}, time.Second)
 	for i, want := range []uint64{5, 0, 0} {
-		if got := now.Netfilter.Limiting[i].Now; got != want {
+		if got := now.Netfilter.Suspects[i].Now; got != want {
 			t.Errorf("rule %d: %d, not %d", i, got, want)
 		}
+	}
+}
+
+// Of rules that do nothing but drop, the first thousand count, and only where they meet what leaves.
+func TestPlace(t *testing.T) {
+	var n Netfilter
+	for i := range uint64(1500) {
+		n.Suspects = append(n.Suspects, Rule{Chain: "out", Handle: i, Drops: true, Counted: true},
+			Rule{Chain: "in", Handle: i, Drops: true, Counted: true}, Rule{Chain: "in", Handle: i, Limit: "limit"})
+	}
+	n.place(map[chain]string{{name: "in"}: "input", {name: "out"}: "output"})
+	plain, limiting := 0, 0
+	for _, r := range n.Suspects {
+		if r.Limit != "" {
+			limiting++
+		} else if plain++; r.Hook != "output" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if plain != 1000 || limiting != 1500 {
+		t.Errorf("%d that drop, %d that limit", plain, limiting)
 	}
 }
 
@@ -152,7 +174,7 @@ func FuzzReadRule(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		r, limits := readRule(msg)
-		if limits && (r.Limit == "" || r.Dropped > 0 && !r.Counted) {
+		if limits && (r.Limit == "" && !r.Counted || r.Dropped > 0 && !r.Counted) {
 			t.Errorf("%+v", r)
 		}
 		hooked(msg)

@@ -28,7 +28,8 @@ type Sockets struct {
 	// busy, and for a fifth of that time or more held back by the receiver's window
 	Receiver int `json:"receiver_bound"`
 	Buffer   int `json:"buffer_bound"` // … by this host's send buffer
-	// busy, and of what they sent this host itself has dropped some before it left: a rule, a filter or a full queue
+	// busy, held back by neither end, and of what they sent this host itself dropped some before it left: a rule, a
+	// filter or a full queue
 	Refused int            `json:"refused,omitempty"`
 	App     int            `json:"app_limited"` // busy, with a program that did not always have something to send
 	Rate    units.Rate     `json:"rate"`        // sum of what the busy ones deliver, bits per second

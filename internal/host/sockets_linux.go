@@ -270,17 +270,20 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 	if info.appLimited {
 		a.App++
 	}
-	if info.refused() {
-		a.Refused++
-	}
 	const fifth = 5
+	bound := info.appLimited
 	if busy := info.Busy_time; busy > 0 {
 		if info.Rwnd_limited >= busy/fifth && info.Rwnd_limited > 0 {
 			a.Receiver++
+			bound = true
 		}
 		if info.Sndbuf_limited >= busy/fifth && info.Sndbuf_limited > 0 || info.bufferFull() {
 			a.Buffer++
+			bound = true
 		}
+	}
+	if info.refused() && !bound { // who has sent all that an end lets it may have tried twice
+		a.Refused++
 	}
 	// Far above: by half, and by 10 ms, which no wireless hop's jitter explains. Near: by a quarter at most, or 2 ms.
 	switch above := int64(rtt) - int64(least); {
