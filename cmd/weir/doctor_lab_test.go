@@ -93,6 +93,8 @@ func doctorCases() map[string]struct {
 		"hfsc":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, hfsc},
 		"by-filter": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, byFilter},
 		"band":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, band},
+		"paced": {nil, "fq_codel", "noqueue", "", "pace",
+			[]string{"! Programs bound how fast their connections may be."}, nil},
 		"sack": {map[string]string{"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_timestamps": "0"}, "fq_codel", narrow, "",
 			doctor.LimitRate, []string{"✗ The queue is not yours.", "! tcp_sack is off.", "! tcp_timestamps is off."},
 			nil},
@@ -102,11 +104,14 @@ func doctorCases() map[string]struct {
 // limitingObjects are what the verdicts on those cases name.
 func limitingObjects() map[string]string {
 	return map[string]string{"class": "class 7:20 of htb on up0", "by-filter": "class 7:20 of htb on up0",
-		"hfsc": "class 7:20 of hfsc on up0", "band": "tbf a: on up0",
+		"hfsc": "class 7:20 of hfsc on up0", "paced": "5mbit", "band": "tbf a: on up0",
 		"dropping": "the filter u32 on up0, at its egress",
 		"rule":     "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",
 		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0"}
 }
+
+// paces are the rates to which programs bound each connection, in bytes per second, in those cases where they do.
+func paces() map[string]uint64 { return map[string]uint64{"paced": 625_000} }
 
 // police gives a policer, below the root or, with a clsact, at the egress.
 func police(parent, rate uint32) func(*testing.T, netlink.Link) {
@@ -279,7 +284,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 			}
 			start := loop.Now()
 			if _, err := loop.StartBulk(traffic.BulkSpec{Source: server, Sink: client, Port: 7000, Count: 4,
-				Start: start}, nil); err != nil {
+				Start: start, Pace: paces()[name]}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if c.inward != "" {

@@ -12,6 +12,17 @@ import (
 func ends(p *patient) (found []Finding) {
 	s := p.deep.Sockets
 	busy := text.Counted(s.Busy, "busy connection")
+	if p.paced() {
+		found = append(found, Finding{
+			Code: "pace-set", Severity: Notable,
+			Plain: fmt.Sprintf("Downloads are as fast as a program on this server lets them be: %s each.", s.Pace),
+			Title: "Programs bound how fast their connections may be.",
+			Seen: fmt.Sprintf("%d of %s deliver about the most that they may have, up to %s (SO_MAX_PACING_RATE).",
+				s.Paced, busy, s.Pace),
+			Why:    "The kernel paces what such a connection sends, whatever the link carries (socket(7)).",
+			Remark: "a setting of that program; ss -ti shows pacing_rate, and the most that is allowed behind a slash",
+		})
+	}
 	if p.bufferBound() {
 		found = append(found, Finding{
 			Code: "send-buffers-bind", Severity: Notable,

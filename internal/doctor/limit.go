@@ -34,6 +34,7 @@ const (
 	limitFragments Limit = "fragments" // packets are too large for a device of this host, or for the path
 	limitSetting   Limit = "setting"   // of this host's TCP
 	limitUDP       Limit = "udp"       // the buffers of UDP sockets, a tunnel's among them
+	limitPace      Limit = "pace"      // that programs have set for their connections
 	LimitProgram   Limit = "program"   // the senders: they do not always have something to send
 	limitNone      Limit = "none"      // no connection is busy
 	limitUnknown   Limit = "unknown"
@@ -81,6 +82,8 @@ func (l Limit) codes() []Code {
 		return []Code{"packets-refused"}
 	case LimitPolicer:
 		return []Code{"filter-drops"}
+	case limitPace:
+		return []Code{"pace-set"}
 	case LimitEmulator:
 		return []Code{"netem-here"}
 	case LimitQueue:
@@ -112,6 +115,8 @@ func (p *patient) bottleneck() Bottleneck {
 	group, capped := p.capped()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
+	case p.paced():
+		return limitedBy(limitPace, "the programs: of %s, %d may have no more than %s each.", busy, s.Paced, s.Pace)
 	case ruled:
 		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
@@ -280,6 +285,9 @@ func (p *patient) cpuShort() bool {
 	const much = 0.5
 	return p.deep.CPU >= much
 }
+
+// paced reports whether connections are as fast as their programs want them to be at most.
+func (p *patient) paced() bool { return p.many(p.deep.Sockets.Paced) && !p.queueing() }
 
 // deviceFull reports whether the busy connections alone fill the uplink.
 func (p *patient) deviceFull() bool {

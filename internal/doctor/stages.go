@@ -51,7 +51,7 @@ func FindStages(facts host.Facts) []Stage {
 		all = append(all, Stage{name, saw, lacks, holds})
 	}
 	saw, lacks := ofBusy(s.App, "did not always have something to send")
-	add("programs", saw, lacks, LimitProgram)
+	add("programs", saw, lacks, LimitProgram, limitPace)
 	saw, lacks = ofBusy(s.Buffer, "wait for room in a send buffer")
 	add("send buffers", saw, lacks, LimitBuffer)
 	saw, lacks = p.tcpSettings()

@@ -370,6 +370,7 @@ const (
 	infoLastReceived = 52
 	infoRTT          = 68 // us
 	infoRetrans      = 100
+	infoMaxPace      = 112 // bytes per second
 	infoBytesAcked   = 120
 	infoBytesIn      = 128 // received
 	infoNotsent      = 144
@@ -409,7 +410,7 @@ func (s socket) bytes() []byte {
 			case infoFlags:
 				info[at] = byte(v)
 			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain, infoBytesAcked,
-				infoBytesIn:
+				infoBytesIn, infoMaxPace:
 				binary.NativeEndian.PutUint64(info[at:], v)
 			default:
 				binary.NativeEndian.PutUint32(info[at:], uint32(v))
@@ -533,6 +534,29 @@ func TestRefused(t *testing.T) {
 		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: info}),
 			nil, "eth0")
 		if err != nil || s.Busy != 1 || s.Refused != c.want {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+// A connection whose program bounds its pace is told by what is delivered.
+func TestPaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		most, delivered uint64 // bytes per second
+		want            int
+	}{
+		"at its pace":        {625_000, 610_000, 1},
+		"a little above":     {625_000, 812_499, 1},
+		"far above":          {625_000, 812_600, 0},
+		"below, by the path": {625_000, 437_000, 0},
+		"no bound":           {1<<64 - 1, 1_250_000, 0},
+		"none told":          {0, 1_250_000, 0},
+	} {
+		var s Sockets
+		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic",
+			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoUnacked: 40, infoMaxPace: c.most,
+				infoRate: c.delivered}}), nil, "eth0")
+		if err != nil || s.Paced != c.want || s.Pace != units.Rate(8*c.most*uint64(c.want)) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}

@@ -30,11 +30,14 @@ type Sockets struct {
 	Buffer   int `json:"buffer_bound"` // … by this host's send buffer
 	// busy, held back by neither end, and of what they sent this host itself dropped some before it left: a rule, a
 	// filter or a full queue
-	Refused int            `json:"refused,omitempty"`
-	App     int            `json:"app_limited"` // busy, with a program that did not always have something to send
-	Rate    units.Rate     `json:"rate"`        // sum of what the busy ones deliver, bits per second
-	Fastest units.Rate     `json:"fastest"`     // of the busy ones
-	RTT     units.Duration `json:"rtt"`         // the minimum RTT that nine in ten connections stay below
+	Refused int `json:"refused,omitempty"`
+	// busy, and as fast as their program has said that they may be at most (SO_MAX_PACING_RATE, socket(7))
+	Paced   int            `json:"paced,omitempty"`
+	Pace    units.Rate     `json:"pace,omitempty"` // the most that one of those may have
+	App     int            `json:"app_limited"`    // busy, with a program that did not always have something to send
+	Rate    units.Rate     `json:"rate"`           // sum of what the busy ones deliver, bits per second
+	Fastest units.Rate     `json:"fastest"`        // of the busy ones
+	RTT     units.Duration `json:"rtt"`            // the minimum RTT that nine in ten connections stay below
 	// of what dialled connections carry, accepted ones carry it too, the other way
 	Passed units.Share `json:"passed"`
 	CE     int         `json:"marked"`         // connections of which packets were marked CE and arrived

@@ -255,6 +255,18 @@ func (t *tcpInfo) refused() bool {
 	return t.Bytes_sent > left+some*mss && t.Bytes_sent-left > t.Bytes_sent/share
 }
 
+// pace is the rate above which the program wants nothing sent, if about that is delivered; 0 else.
+func (t *tcpInfo) pace() units.Rate {
+	const none = 1 << 50 // bytes per second, which stands for no bound
+	if t.Max_pacing_rate == 0 || t.Max_pacing_rate >= none {
+		return 0
+	}
+	if most := float64(t.Max_pacing_rate); float64(t.Delivery_rate) < 0.7*most || float64(t.Delivery_rate) > 1.3*most {
+		return 0
+	}
+	return units.Rate(8 * t.Max_pacing_rate)
+}
+
 // bringsIn reports whether a connection carries bulk data to this host now: more than it carries away, and more than
 // requests are.
 func bringsIn(info *tcpInfo) bool {
@@ -269,6 +281,10 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 	a.Fastest = max(a.Fastest, rate)
 	if info.appLimited {
 		a.App++
+	}
+	if pace := info.pace(); pace != 0 {
+		a.Paced++
+		a.Pace = max(a.Pace, pace)
 	}
 	const fifth = 5
 	bound := info.appLimited
