@@ -101,6 +101,92 @@ func TestCreepingClients(t *testing.T) {
 	}
 }
 
+// denier is a client that does not acknowledge all that has come, as if a policer stood in front of it that lets less
+// and less through: a tenth less every 17 s, after which what was found is no moment's loss.
+type denier struct {
+	of      int
+	network func(id int) netip.Addr
+	until   float64
+
+	rate, stepped, last, credit float64
+}
+
+func (c *denier) lie(l Look, rate float64) {
+	const begins, pause, bucket = 10, 17, .005 // seconds
+	now, sent, own := l.At.Seconds(), 0., 0.
+	for _, x := range l.Connections {
+		sent += x.Delivered * packetBits
+		if int(x.ID) <= c.of {
+			own += x.Delivered
+		}
+	}
+	lies := now > begins && now < c.until
+	if lies && (c.stepped == 0 || now-c.stepped > pause) {
+		c.stepped, c.rate = now, max(20*mbit, min(c.rate, .9*rate))
+	}
+	c.credit = min(c.credit+c.rate*(now-c.last)-sent, bucket*c.rate)
+	denied := 0.
+	if c.credit < 0 {
+		denied, c.credit = -c.credit/packetBits, 0
+	}
+	c.last = now
+	for i := range l.Connections {
+		x := &l.Connections[i]
+		if int(x.ID) > c.of {
+			continue
+		}
+		x.To = c.network(int(x.ID))
+		if lies && own > 0 {
+			n := min(1, denied/own) * x.Delivered
+			x.Delivered, x.Lost = x.Delivered-n, x.Lost+n
+		}
+	}
+}
+
+// Clients that deny what has come lower the rate by little, if others know better.
+func TestDenyingClients(t *testing.T) {
+	one := func(int) netip.Addr { return netip.MustParseAddr("198.51.100.0") }
+	several := func(id int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, byte(id), 0}) }
+	for _, c := range []struct {
+		name    string
+		network func(id int) netip.Addr
+		of      int
+		costs   float64 // share of the rate, at most
+	}{
+		{"one network", one, 1, .03},
+		{"one network", one, 4, .03},
+		{"one network", one, 7, .03},
+		{"several networks", several, 2, .25},
+		{"several networks", several, 4, .25},
+		{"several networks", several, 6, .25},
+		{"several networks", several, 7, .25},
+		{"several networks", several, 8, .8},
+	} {
+		t.Run(fmt.Sprintf("%d of 8, %s", c.of, c.name), func(t *testing.T) {
+			const begins, ends = 10, 60
+			f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 120*units.Rate(mbit))
+			liar := denier{of: c.of, network: c.network, until: ends, rate: 100 * mbit}
+			w := world{rate: steps(100 * mbit), buffer: .2, bases: same(8, .048), look: .02}
+			w.set = func(l Look) float64 {
+				if l.At > 0 {
+					liar.lie(l, float64(f.Rate()))
+					f.Look(l)
+				}
+				return float64(f.Rate())
+			}
+			s := w.run(80)
+			mean := func(from, to float64) float64 { return stats.Mean(s.between(s.set, from, to)) }
+			before, during, after := mean(5, begins), mean(begins, ends), mean(ends+15, 80)
+			if costs := 1 - during/before; costs > c.costs {
+				t.Errorf("it costs %.0f %% of the rate, at most %.0f", 100*costs, 100*c.costs)
+			}
+			if after < .97*before {
+				t.Errorf("15 s after it has ended, the rate is %.1f Mbit/s, and was %.1f", after/mbit, before/mbit)
+			}
+		})
+	}
+}
+
 // Who never crosses the provider's bottleneck, as a replica in the same datacentre, says nothing against its queue.
 func TestNeighbourIsNoWitness(t *testing.T) {
 	for _, c := range []struct {

@@ -92,7 +92,8 @@ type Follower struct {
 	stood  float64   // when the queue was last above the threshold
 	peak   float64   // seconds, the most that packets have waited since the cut
 
-	loss losses
+	loss    losses
+	tallies map[netip.Addr]*tally
 
 	witnesses map[netip.Addr]*witness
 	sure      float64 // bit/s, the last rate that nobody has disputed
@@ -115,6 +116,7 @@ type point struct {
 	alone       bool // one connection moved at most
 
 	delivered, lost, dropped float64 // packets, since the start
+	networks                 map[netip.Addr]tally
 }
 
 type phase int
@@ -131,7 +133,7 @@ const (
 func New(rate, low, high units.Rate) *Follower {
 	return &Follower{rate: float64(rate), kept: float64(rate), sure: float64(rate), low: float64(low),
 		high: float64(high), moved: -movedPauseDivisor * probePause, recent: recent{},
-		witnesses: map[netip.Addr]*witness{}}
+		tallies: map[netip.Addr]*tally{}, witnesses: map[netip.Addr]*witness{}}
 }
 
 // Rate is what is to be set, in bit/s.
@@ -199,6 +201,7 @@ func (f *Follower) point(l Look) (p point, waits []wait) {
 		}
 	}
 	p.delivered += all
+	p.networks = f.tally(p.at, l.Connections)
 	if all > 0 {
 		p.dropped += max(0, l.Dropped-f.dropped) * here / all
 		f.dropped = l.Dropped
@@ -258,13 +261,15 @@ func (f *Follower) queue(p *point, connections []Connection) (waits []wait) {
 // carrierNAT are the addresses within a provider's network, and of many overlays (RFC 6598).
 var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
+// near reports whether a network is of private use.
+func near(to netip.Addr) bool {
+	return to.IsPrivate() || to.IsLinkLocalUnicast() || carrierNAT.Contains(to)
+}
+
 // ofTheWorld leaves out networks of private use, unless there are no others: what goes to a neighbour does not pass the
 // provider.
 func ofTheWorld(waits []wait) []wait {
-	private := func(w wait) bool {
-		return w.to.IsPrivate() || w.to.IsLinkLocalUnicast() || carrierNAT.Contains(w.to)
-	}
-	if all := slices.DeleteFunc(slices.Clone(waits), private); len(all) > 0 {
+	if all := slices.DeleteFunc(slices.Clone(waits), func(w wait) bool { return near(w.to) }); len(all) > 0 {
 		return all
 	}
 	return waits

@@ -100,7 +100,9 @@ func (f *Follower) drops(p point) (rate, share float64, yes bool) {
 	if f.loss.began == 0 {
 		f.loss.began = p.at
 	}
-	return f.carried(f.loss.began, p.at), share, p.at-f.loss.began >= window
+	lasted, said := p.at-f.loss.began, f.agreement(p, f.loss.began-window)
+	believed := said == agreedLoss || said == untoldLoss && lasted >= maxUntoldTime
+	return f.carried(f.loss.began, p.at), share, lasted >= window && believed
 }
 
 // less lowers the rate because packets are lost, without delay. Loss that does not become less by that is no policer's.
@@ -185,7 +187,7 @@ func (f *Follower) trim(p point) string {
 	if !more {
 		f.loss.cuts = 0
 	}
-	if !more || share > heavyLossShare {
+	if !more || share > heavyLossShare || f.agreement(p, from) == disputedLoss {
 		return ""
 	}
 	return f.less(p, 0.99*f.rate, share, "packets are still lost")

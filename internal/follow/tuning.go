@@ -139,6 +139,10 @@ const (
 	// So many packets more than usual, and so many deviations of a Poisson process, are lost by more than chance.
 	minExtraLosses, minLossDeviations = 4, 4
 
+	// So many packets that networks should have lost, and have not, tell that one network alone has. Where fewer were
+	// sent to the others, it is believed after maxUntoldTime. What they lose is compared over agreementTime or more.
+	toldLosses, maxUntoldTime, agreementTime = 4, 1, 3
+
 	heavyLossShare = 0.04 // of packets, from which on loss in calm is looked into: TCP's own search loses less
 
 	// The pause between two probes, each of which loses packets. What TCP leaves unused after a loss is to be one
