@@ -147,6 +147,23 @@ func limits(r host.Rule, drops ...uint64) func(*host.Facts) {
 	}
 }
 
+// served has two queues whose interrupts go to CPU 1, and so many of a thousand ticks in softirqs on that, and on the
+// others.
+func served(first uint64, others ...uint64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Deep.Listened, f.Deep.Rose = millisecond(10_000), host.Counts{"irq.24": 50_000, "irq.25": 40_000}
+		ticks := append([]uint64{first}, others...)
+		if len(ticks) > 1 {
+			ticks[0], ticks[1] = ticks[1], ticks[0]
+		}
+		for cpu, n := range ticks {
+			softirq, had := host.CPUCounts(cpu)
+			f.Deep.Counts[had], f.Deep.Rose[had], f.Deep.Rose[softirq] = 1, 1000, n
+		}
+		f.Deep.Interrupts = []host.Interrupt{{Dev: "eth0", Number: 24, CPU: 1}, {Dev: "eth0", Number: 25, CPU: 1}}
+	}
+}
+
 // refuses is that this host itself drops some of what all busy connections send.
 func refuses(f *host.Facts) {
 	f.Deep.Listened, f.Deep.Sockets.Refused = millisecond(10_000), f.Deep.Sockets.Busy
@@ -227,6 +244,20 @@ func servers(t *testing.T) []diagnosed {
 		{"a pace that a program sets",
 			facts(load, noQueue, sockets(func(s *host.Sockets) { s.Paced, s.Pace = 17, 5e6 })),
 			[]string{"! Programs bound how fast their connections may be."}},
+		{"two queues on one CPU", facts(load, noQueue, served(900, 100, 100)),
+			[]string{"! CPU 1 serves 2 busy queues of eth0 alone."}},
+		{"two queues on one CPU, and all are busy", facts(load, noQueue, served(900, 500, 500)),
+			[]string{"✓ Nothing to do."}},
+		{"two queues on one CPU, which has time", facts(load, noQueue, served(790, 10, 10)),
+			[]string{"✓ Nothing to do."}},
+		{"two queues on one CPU, and no traffic", facts(served(900, 100, 100)), []string{"✓ Nothing to do."}},
+		{"two queues on one CPU, one of them idle", facts(load, noQueue, served(900, 100, 100),
+			func(f *host.Facts) { f.Deep.Rose["irq.25"] = 999 }), []string{"✓ Nothing to do."}},
+		{"two queues on two CPUs", facts(load, noQueue, served(900, 100, 100),
+			func(f *host.Facts) { f.Deep.Interrupts[0].CPU = 0 }), []string{"✓ Nothing to do."}},
+		{"a machine with one CPU", facts(load, noQueue, served(900),
+			func(f *host.Facts) { f.Deep.Interrupts[0].CPU, f.Deep.Interrupts[1].CPU = 0, 0 }),
+			[]string{"✓ Nothing to do."}},
 		{"a firewall rule that limits downloads", facts(load, noQueue, refuses, limits(outgoing, 900)),
 			[]string{"✗ A firewall rule drops what exceeds 10mbit."}},
 		{"a firewall rule that drops by chance", facts(load, noQueue, refuses, limits(byChance, 900)),

@@ -16,7 +16,8 @@ import (
 // and so have those by which a driver says what the provider held back ("eth0.bw_out_allowance_exceeded").
 // What its root qdisc dropped is by QueueDrops. The others are "softnet.processed" and "softnet.dropped", in packets
 // (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks (proc_stat(5)): what this machine had, idle or not, and
-// what others had of it; "conntrack.drop", in packets; "periods.GROUP", those of a control group with a limit of CPU
+// what others had of it; the same and "softirq" of each CPU ("cpu0.had"); "irq.24", how often an interrupt of a device
+// came; "conntrack.drop", in packets; "periods.GROUP", those of a control group with a limit of CPU
 // time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
 type Counts map[string]uint64
 
@@ -88,20 +89,29 @@ func softnet(all Counts, text string) {
 	}
 }
 
-// stolen reads the line "cpu": user nice system idle iowait irq softirq steal, in ticks.
+// stolen reads the line "cpu": user nice system idle iowait irq softirq steal, in ticks; and of those of each CPU what
+// softirqs took.
 func stolen(all Counts, text string) {
-	const steal = 7
+	const softirq, steal, most = 6, 7, 512
 	for l := range strings.Lines(text) {
 		fields := strings.Fields(l)
-		if len(fields) <= steal+1 || fields[0] != "cpu" {
+		if len(fields) <= steal+1 {
+			continue
+		}
+		name, is := strings.CutPrefix(fields[0], "cpu")
+		if cpu, err := strconv.Atoi(name); !is || name != "" && (err != nil || cpu < 0 || cpu >= most) {
 			continue
 		}
 		for i, field := range fields[1 : steal+2] {
 			n, _ := strconv.ParseUint(field, 10, 64)
-			if i == steal {
+			switch {
+			case i == steal && name == "":
 				all["cpu.steal"] = n
-			} else {
-				all["cpu.had"] += n
+			case i < steal:
+				all[fields[0]+".had"] += n
+			}
+			if i == softirq && name != "" {
+				all[fields[0]+".softirq"] = n
 			}
 		}
 	}

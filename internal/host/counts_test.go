@@ -47,7 +47,8 @@ func TestCounts(t *testing.T) {
 	d := settings(counting())
 	want := Counts{"Ip.OutRequests": 1100, "Ip.FragCreates": 45, "Udp.InDatagrams": 500, "Udp.RcvbufErrors": 3,
 		"Tcp.PassiveOpens": 9, "TcpExt.ListenDrops": 2, "softnet.processed": 256, "softnet.dropped": 3, "cpu.had": 28,
-		"cpu.steal": 8, "conntrack.drop": 11, "eth0.tx_dropped": 11, "throttled.system.slice/nginx.service": 77,
+		"cpu.steal": 8, "cpu0.had": 7, "cpu0.softirq": 1,
+		"conntrack.drop": 11, "eth0.tx_dropped": 11, "throttled.system.slice/nginx.service": 77,
 		"periods.system.slice/nginx.service":  90,
 		"throttled.machine.slice/odd.service": 0}
 	if !maps.Equal(d.Counts, want) {

@@ -46,9 +46,11 @@ type Deep struct {
 	Counts    Counts              `json:"counts,omitempty"`
 	Rose      Counts              `json:"rose,omitempty"` // while Listened passed
 	Conntrack Conntrack           `json:"conntrack,omitzero"`
-	Netfilter Netfilter           `json:"netfilter,omitzero"`
-	Unknown   []Unread            `json:"unknown,omitempty"` // what could not be read
-	Journal   []byte              `json:"-"`                 // the text of that file; nil if there is none
+	// of devices with hardware, those that go to one CPU
+	Interrupts []Interrupt `json:"interrupts,omitempty"`
+	Netfilter  Netfilter   `json:"netfilter,omitzero"`
+	Unknown    []Unread    `json:"unknown,omitempty"` // what could not be read
+	Journal    []byte      `json:"-"`                 // the text of that file; nil if there is none
 }
 
 // Dropper is a filter's action on a device that drops packets, or has dropped some.
@@ -135,6 +137,7 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			d.TCPMemory = tcpMemory(string(t.read(dir+"/sockstat")), string(t.read("proc/sys/net/ipv4/tcp_mem")))
 			d.TCPMemory.Pressures = netstat["TcpExt.TCPMemoryPressures"]
 			d.Counts = t.counts(dir)
+			d.Interrupts = t.interrupts(d.Counts)
 			d.Netfilter.Legacy = t.legacyTables(dir)
 			break
 		}
