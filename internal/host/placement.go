@@ -27,7 +27,8 @@ func CPUCounts(cpu int) (softirq, had string) {
 }
 
 // interrupts are those of devices with hardware that go to one CPU, as /proc/interrupts names them: by the device
-// (eth0-TxRx-0), or by what is below it (virtio4-input.0, mlx5_comp0@pci:0000:3b:00.0). How often they came is counted.
+// (eth0-TxRx-0), or by what is below it (virtio4-input.0, mlx5_comp0@pci:0000:3b:00.0). Those for sending alone are
+// left out: one queue has one of each, which go to the same CPU on purpose. How often they came is counted.
 func (t *tree) interrupts(all Counts) (list []Interrupt) {
 	const most = 256
 	entries, _ := fs.ReadDir(t.root, "sys/class/net")
@@ -70,6 +71,10 @@ func owner(line string, owners map[string]string) string {
 		return ""
 	}
 	parts := strings.FieldsFunc(fields[len(fields)-1], func(r rune) bool { return r == '-' || r == '@' })
+	sends := func(part string) bool { return part == "tx" || strings.HasPrefix(part, "output.") }
+	if slices.ContainsFunc(parts, sends) {
+		return ""
+	}
 	i := slices.IndexFunc(parts, func(part string) bool { return owners[strings.TrimPrefix(part, "pci:")] != "" })
 	if i < 0 {
 		return ""
