@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"weir/internal/cli"
 	"weir/internal/cli/clitest"
 	"weir/internal/meter/server"
@@ -79,5 +81,30 @@ func TestBelow(t *testing.T) {
 		if got := below(rate); got != want {
 			t.Errorf("%d: %d, and not %d", rate, got, want)
 		}
+	}
+}
+
+// A command's examples are part of its help.
+func TestExamples(t *testing.T) {
+	shown := 0
+	check := func(cmd *cobra.Command) {
+		var b strings.Builder
+		cmd.SetOut(&b)
+		cmd.SetErr(&b)
+		if err := cmd.Usage(); err != nil || !strings.Contains(b.String(), cmd.Example) {
+			t.Errorf("%s: %v\n%s", cmd.CommandPath(), err, b.String())
+		}
+		if cmd.Example != "" {
+			shown++
+		}
+	}
+	for _, cmd := range newRootCommand().Commands() {
+		check(cmd)
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	if shown == 0 {
+		t.Error("none has examples")
 	}
 }

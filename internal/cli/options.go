@@ -32,8 +32,12 @@ func Seldom(cmd *cobra.Command, names ...string) {
 				usual.AddFlag(f)
 			}
 		})
-		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nFlags:\n%s\nSeldom needed:\n%s", cmd.UseLine(),
-			usual.FlagUsagesWrapped(columns), seldom.FlagUsagesWrapped(columns))
+		examples := ""
+		if cmd.HasExample() {
+			examples = "Examples:\n" + cmd.Example + "\n\n"
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\n%sFlags:\n%s\nSeldom needed:\n%s", cmd.UseLine(),
+			examples, usual.FlagUsagesWrapped(columns), seldom.FlagUsagesWrapped(columns))
 		return err
 	})
 }
