@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -74,7 +75,21 @@ func (o tryOptions) fileURL(host string) string {
 	if strings.Contains(name, ":") {
 		name = "[" + name + "]"
 	}
-	return strings.ReplaceAll(o.fetch, hostWord, name)
+	if at := o.hostPlace(); at != nil {
+		return o.fetch[:at[0]] + name + o.fetch[at[1]:]
+	}
+	return o.fetch
+}
+
+// ofHost is where a URL's host has hostWord, as a label of its own: a path may have it for its own reasons.
+var ofHost = regexp.MustCompile(`^\w+://(?:[^/?#]*[.@])?(` + hostWord + `)(?:[.:/?#]|$)`)
+
+// hostPlace is where in --fetch the host's name belongs; nil if it names a host itself.
+func (o tryOptions) hostPlace() []int {
+	if at := ofHost.FindStringSubmatchIndex(o.fetch); at != nil {
+		return at[2:]
+	}
+	return nil
 }
 
 // checkFetch checks the URL of --fetch.
@@ -82,7 +97,7 @@ func (o tryOptions) checkFetch(hosts []string) error {
 	if o.fetch == "" {
 		return nil
 	}
-	if len(hosts) > 1 && !strings.Contains(o.fetch, hostWord) {
+	if len(hosts) > 1 && o.hostPlace() == nil {
 		return cli.Usage("--fetch "+exampleFile, "--fetch names a file of one host, and %d are tried", len(hosts))
 	}
 	for _, host := range hosts {

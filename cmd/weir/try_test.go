@@ -177,6 +177,9 @@ func TestFileURL(t *testing.T) {
 		{"http://HOST/100M.bin", "root@vps", "http://vps/100M.bin"},
 		{"https://HOST:8443/a", "root@2001:db8::1", "https://[2001:db8::1]:8443/a"},
 		{"http://192.0.2.1/a", "vps", "http://192.0.2.1/a"},
+		{"http://HOST/GHOST.bin?HOST", "a@b", "http://b/GHOST.bin?HOST"},
+		{"http://www.HOST", "a@b", "http://www.b"},
+		{"http://192.0.2.1/HOST", "a@b", "http://192.0.2.1/HOST"},
 	} {
 		if got := (tryOptions{fetch: c.fetch}).fileURL(c.host); got != c.want {
 			t.Errorf("%s on %s: %s, want %s", c.fetch, c.host, got, c.want)
@@ -187,6 +190,7 @@ func TestFileURL(t *testing.T) {
 		hosts []string
 	}{
 		{"http://192.0.2.1/a", []string{"root@a", "root@b"}},
+		{"http://192.0.2.1/HOST", []string{"root@a", "root@b"}},
 		{"ftp://HOST/a", []string{"root@a"}},
 		{"/100M.bin", []string{"root@a"}},
 		{"http://me:secret@HOST/a", []string{"root@a"}},
