@@ -141,7 +141,7 @@ func look(cmd *cobra.Command, patience time.Duration) (facts host.Facts, err err
 		}
 		var now host.Facts
 		if now, err = journal.ReadHost(); err == nil {
-			now.Deep.Listen(before.Deep, time.Since(began))
+			now.Listen(before, time.Since(began))
 			if facts.Deep == nil || now.Deep.Sockets.Busy >= facts.Deep.Sockets.Busy {
 				facts = now
 			}

@@ -300,7 +300,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			facts.Deep.Listen(before.Deep, 12*time.Second)
+			facts.Listen(before, 12*time.Second)
 			var out strings.Builder
 			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)

@@ -173,8 +173,8 @@ func refuses(f *host.Facts) {
 func classes(f *host.Facts) {
 	const root = 0x10000
 	f.Links[1].Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "htb", Handle: root, Parent: qdisc.Root}},
-		Classes: []qdisc.Class{{Kind: "htb", Handle: root + 1, Parent: root, Rate: 10e6, Stats: qdisc.Stats{Bytes: 1}},
-			{Kind: "htb", Handle: root + 2, Parent: root, Rate: 20e6, Ceil: 50e6, Stats: qdisc.Stats{Bytes: 9}}}}
+		Classes: []qdisc.Class{{Kind: "htb", Handle: root + 1, Parent: root, Rate: 10e6, Stats: qdisc.Stats{Bytes: 1e8}},
+			{Kind: "htb", Handle: root + 2, Parent: root, Rate: 20e6, Ceil: 50e6, Stats: qdisc.Stats{Bytes: 9e8}}}}
 }
 
 // unknownSpec is a queue whose options could not be read.
@@ -187,10 +187,10 @@ func unknownSpec(f *host.Facts) {
 // listened is that a look took 10 s, in which that policer dropped so many packets.
 func listened(drops uint64) func(*host.Facts) {
 	return func(f *host.Facts) {
-		before := *f.Deep
-		before.Droppers = slices.Clone(before.Droppers)
-		before.Droppers[0].Drops -= drops
-		f.Deep.Listen(&before, 10*time.Second)
+		before, deep := *f, *f.Deep
+		before.Deep, deep.Droppers = &deep, slices.Clone(deep.Droppers)
+		deep.Droppers[0].Drops -= drops
+		f.Listen(before, 10*time.Second)
 	}
 }
 

@@ -2,7 +2,13 @@
 
 package doctor
 
-import "weir/internal/host/hosttest"
+import (
+	"testing"
+
+	"weir/internal/host"
+	"weir/internal/host/hosttest"
+	"weir/internal/qdisc"
+)
 
 type edits = hosttest.Edits
 
@@ -13,7 +19,6 @@ var (
 	kernelWith = hosttest.Kernel
 	bpfDualPI2 = hosttest.BPFDualPI2
 	sysctl     = hosttest.Sysctl
-	uplink     = hosttest.Uplink
 
 	traffic           = hosttest.Traffic
 	device            = hosttest.Device
@@ -24,3 +29,19 @@ var (
 	measuredTun       = hosttest.MeasuredTun
 	measuredProxy     = hosttest.MeasuredProxy
 )
+
+// uplink has this stack at its root, by which much has left.
+func uplink(t testing.TB, text string, queues int) func(*host.Facts) {
+	return func(f *host.Facts) {
+		hosttest.Uplink(t, text, queues)(f)
+		f.Links[1].Tree.Qdiscs[0].Stats.Bytes = 1e9
+	}
+}
+
+// left is what passed the uplink's root in its life, and in the last ten seconds of listening, in bytes.
+func left(life, recent uint64) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Deep.Listened = millisecond(10_000)
+		f.Links[1].Tree.Qdiscs[0].Stats = qdisc.Stats{Bytes: life, Recent: qdisc.Recent{Bytes: recent}}
+	}
+}

@@ -134,7 +134,7 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
 			p.link.Name, of(s.Queueing))
-	case rate != 0 && (p.queueing() && p.known() || s.Rate >= rate/10*9 || p.full(rate) || p.unseen() && p.holds()):
+	case rate != 0 && (p.queueing() && p.known() || p.serves(rate) || p.full(rate) || p.unseen() && p.holds()):
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.queueing() && p.known():
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
@@ -259,7 +259,24 @@ func (p *patient) holds() bool {
 // full reports whether the uplink's queue has dropped packets while one listened, and what is sent is near a rate: a
 // shaper with little room sends less.
 func (p *patient) full(rate units.Rate) bool {
-	return p.deep.Rose[host.QueueDrops(p.link.Name)] > 0 && p.deep.Sockets.Rate >= rate/10*7
+	return p.deep.Rose[host.QueueDrops(p.link.Name)] > 0 && p.delivers(rate/10*7, rate)
+}
+
+// delivers reports whether TCP says that its busy connections deliver so much or more, and not far more than a rate.
+func (p *patient) delivers(least, rate units.Rate) bool {
+	return p.deep.Sockets.Rate >= least && p.deep.Sockets.Rate <= rate/10*13
+}
+
+// serves reports whether what leaves is near a rate that is enforced here, and passes where that is: by what has left
+// there while one listened; else by what connections deliver, if there has left more than they could in a second.
+func (p *patient) serves(rate units.Rate) bool {
+	sent := p.serving().Stats
+	if p.deep.Listened == 0 {
+		return 8*sent.Bytes >= uint64(rate) && p.delivers(rate/10*9, rate)
+	}
+	left := units.Rate(8 * float64(sent.Recent.Bytes) / time.Duration(p.deep.Listened).Seconds())
+	return left >= rate/10*9 && left <= rate/10*13 && (p.deep.Sockets.Busy > 0 || p.unseen()) ||
+		left >= rate/2 && p.delivers(rate/10*9, rate)
 }
 
 // elsewhere reports whether what waits at the uplink explains less than half of the delay: in time, at the rate at

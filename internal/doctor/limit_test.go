@@ -162,6 +162,24 @@ func bounds(t *testing.T) []bound {
 		{"a quota of less", facts(rose("throttled.", 9, "periods.", 100),
 			busy(func(s *host.Sockets) { s.App = 17 })), LimitProgram},
 		{"several classes", facts(classes, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })), LimitShaper},
+		{"classes that nothing passes", facts(classes, func(f *host.Facts) {
+			for i := range f.Links[1].Tree.Classes {
+				f.Links[1].Tree.Classes[i].Stats = qdisc.Stats{}
+			}
+		}, busy(func(s *host.Sockets) { s.Rate = 45_000_000 })), limitUnknown},
+		{"far more than a shaper passes", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 65_000_001 })),
+			limitUnknown},
+		{"far more than a shaper passes, and it drops", facts(shaped, rose("eth0.queue_drops", 9, "Ip.OutRequests", 9),
+			busy(func(s *host.Sockets) { s.Rate = 65_000_001 })), limitUnknown},
+		{"a shaper that few packets passed", facts(shaped, counts(qdisc.Stats{Bytes: 7 * 1514}),
+			busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), limitUnknown},
+		{"a shaper that passed much, but not lately", facts(shaped, left(1e9, 31_000_000),
+			busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), limitUnknown},
+		{"a shaper that passed much half of the time", facts(shaped, left(1e9, 31_250_000),
+			busy(func(s *host.Sockets) { s.Rate = 48_000_000 })), LimitShaper},
+		{"a shaper by what left, whatever TCP says", facts(shaped, left(1e9, 57_000_000), busy(nothing)), LimitShaper},
+		{"a relay's shaper, by what left", facts(forwards, shaped, left(1e9, 57_000_000)), LimitShaper},
+		{"a shaper by what left, and no traffic of TCP", facts(shaped, left(1e9, 57_000_000)), limitNone},
 		{"programs", facts(busy(func(s *host.Sockets) { s.App = 9 })), LimitProgram},
 		{"some programs", facts(busy(func(s *host.Sockets) { s.App = 8 })), limitUnknown},
 	}

@@ -79,6 +79,15 @@ func (p *patient) enforced() units.Rate {
 	return p.link.Tree.Rate()
 }
 
+// serving is what the traffic goes through there: a class, or the root as if it were one.
+func (p *patient) serving() qdisc.Class {
+	if c, _, several := p.link.Tree.Serving(); several {
+		return c
+	}
+	root, _ := p.link.Tree.Root()
+	return qdisc.Class{Kind: root.Kind, Handle: root.Handle, Stats: root.Stats}
+}
+
 // queueName is the discipline that holds the packets.
 func (p *patient) queueName() string {
 	if len(p.stack) > 0 {

@@ -65,11 +65,12 @@ func TestCounts(t *testing.T) {
 // What has risen since is told, and not what was counted anew.
 func TestRose(t *testing.T) {
 	before, now := &Deep{Counts: Counts{"a": 1, "b": 5, "c": 7}}, &Deep{Counts: Counts{"a": 4, "b": 5, "c": 2, "d": 9}}
-	now.Listen(before, 10_044_444_444)
+	f := Facts{Deep: now}
+	f.Listen(Facts{Deep: before}, 10_044_444_444)
 	if !maps.Equal(now.Rose, Counts{"a": 3}) || now.Listened != 10e9 {
 		t.Errorf("%v in %s", now.Rose, now.Listened)
 	}
-	if now.Listen(before, 1); now.Listened == 0 {
+	if f.Listen(Facts{Deep: before}, 1); now.Listened == 0 {
 		t.Error("nothing was listened to")
 	}
 }
@@ -90,9 +91,9 @@ func TestDroppersListen(t *testing.T) {
 		{"anew", Deep{Droppers: []Dropper{dropper(1, 40)}}, 0},
 		{"not read", Deep{Unknown: []Unread{{What: DroppingFilters}}}, 0},
 	} {
-		now := Deep{Droppers: []Dropper{dropper(1, 9)}}
-		if now.Listen(&c.before, 1e9); now.Droppers[0].Now != c.want {
-			t.Errorf("%s: %d, want %d", c.what, now.Droppers[0].Now, c.want)
+		now := Facts{Deep: &Deep{Droppers: []Dropper{dropper(1, 9)}}}
+		if now.Listen(Facts{Deep: &c.before}, 1e9); now.Deep.Droppers[0].Now != c.want {
+			t.Errorf("%s: %d, want %d", c.what, now.Deep.Droppers[0].Now, c.want)
 		}
 	}
 }

@@ -60,9 +60,16 @@ type Dropper struct {
 	Now uint64 `json:"now,omitempty"` // packets that it dropped while Deep.Listened passed
 }
 
-// Listen notes what has happened since an earlier look, which was so long ago, to a tenth of a second.
-func (d *Deep) Listen(before *Deep, passed time.Duration) {
+// Listen notes what has happened since an earlier look, which was so long ago, to a tenth of a second. Both have a deep
+// part.
+func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 	const tenth = units.Duration(100 * time.Millisecond)
+	d, before := f.Deep, earlier.Deep
+	f.Links = slices.Clone(f.Links)
+	for i := range f.Links {
+		was, _ := earlier.Link(f.Links[i].Name)
+		f.Links[i].Tree = f.Links[i].Tree.Since(was.Tree)
+	}
 	d.Listened, d.Rose = max(tenth, units.Duration(passed).Round(tenth)), d.Counts.since(before.Counts)
 	d.Netfilter.listen(before.Netfilter)
 	if slices.ContainsFunc(before.Unknown, func(u Unread) bool { return u.What == DroppingFilters }) {

@@ -136,7 +136,8 @@ func TestRulesListen(t *testing.T) {
 		return Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: handle, Dropped: dropped}
 	}
 	now := Deep{Netfilter: Netfilter{Suspects: []Rule{rule(2, 9), rule(3, 5), rule(4, 7)}}}
-	now.Listen(&Deep{Netfilter: Netfilter{Suspects: []Rule{rule(3, 6), rule(2, 4)}}}, time.Second)
+	before := Deep{Netfilter: Netfilter{Suspects: []Rule{rule(3, 6), rule(2, 4)}}}
+	(&Facts{Deep: &now}).Listen(Facts{Deep: &before}, time.Second)
 	for i, want := range []uint64{5, 0, 0} {
 		if got := now.Netfilter.Suspects[i].Now; got != want {
 			t.Errorf("rule %d: %d, not %d", i, got, want)

@@ -109,10 +109,11 @@ func policed(options []byte) units.Rate {
 	return units.Rate(8 * uint64(binary.NativeEndian.Uint32(b[policeRate+rateBytes:])))
 }
 
-// Serving is the class below a root in which what leaves waits, or by which most has left, and the rate that it may
-// have at most, in bit/s: its own, or that of a class above it. Of a root without classes that has several disciplines,
-// some of them with a rate, as prio's bands, it is such a discipline, by its handle. It is false where there are not
-// several.
+// Serving is the class below a root by which most has left recently, and the rate that it may have at most, in bit/s:
+// its own, or that of a class above it. Where nothing was counted recently it is the class in which most waits, or by
+// which most has ever left. Of a root without classes that has several disciplines, some of them with a rate, as prio's
+// bands, it is such a discipline, by its handle. It is none, without a rate, where what leaves passes no class. It is
+// false where there are not several.
 func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
 	at := map[Handle]Class{}
 	inner := map[Handle]bool{}
@@ -126,9 +127,18 @@ func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
 	if len(leaves) < 2 {
 		return Class{}, 0, false
 	}
+	root, _ := t.Root()
+	past := root.Stats.Recent.Bytes // the classes: htb sends at once what has none
+	for _, c := range leaves {
+		past -= min(past, c.Stats.Recent.Bytes)
+	}
 	c = slices.MaxFunc(leaves, func(a, b Class) int {
-		return cmp.Or(cmp.Compare(a.Stats.Backlog, b.Stats.Backlog), cmp.Compare(a.Stats.Bytes, b.Stats.Bytes))
+		return cmp.Or(cmp.Compare(a.Stats.Recent.Bytes, b.Stats.Recent.Bytes),
+			cmp.Compare(a.Stats.Backlog, b.Stats.Backlog), cmp.Compare(a.Stats.Bytes, b.Stats.Bytes))
 	})
+	if past > c.Stats.Recent.Bytes || c.Stats.Bytes == 0 && c.Stats.Backlog == 0 {
+		return Class{}, 0, true
+	}
 	for above, there := c, true; there; above, there = at[above.Parent] {
 		if most := max(above.Ceil, above.Rate); most != 0 && (rate == 0 || most < rate) {
 			rate = most

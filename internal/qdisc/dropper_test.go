@@ -100,6 +100,14 @@ func TestDroppersOfDevices(t *testing.T) {
 // Of several classes it is the one with the longest queue, or else the one by which most has left; its rate is the
 // least of all above it.
 func TestServing(t *testing.T) {
+	recent := func(c Class, bytes uint64) Class {
+		c.Stats.Recent.Bytes = bytes
+		return c
+	}
+	root := func(recent uint64) []Qdisc {
+		return []Qdisc{{Kind: "htb", Handle: 0x10000, Parent: Root,
+			Stats: Stats{Bytes: 99, Recent: Recent{Bytes: recent}}}}
+	}
 	class := func(handle, parent Handle, rate, ceil units.Rate, backlog, bytes uint64) Class {
 		return Class{Kind: "htb", Handle: handle, Parent: parent, Rate: rate, Ceil: ceil,
 			Stats: Stats{Backlog: backlog, Bytes: bytes}}
@@ -108,25 +116,36 @@ func TestServing(t *testing.T) {
 		what    string
 		classes []Class
 		want    string
+		qdiscs  []Qdisc
 	}{
-		{"none", nil, "0: 0bit false"},
-		{"one", []Class{class(0x10001, Root, 5e6, 0, 9, 9)}, "0: 0bit false"},
+		{"none", nil, "0: 0bit false", nil},
+		{"one", []Class{class(0x10001, Root, 5e6, 0, 9, 9)}, "0: 0bit false", nil},
 		{"one below another", []Class{class(0x10001, Root, 5e6, 0, 9, 9), class(0x10002, 0x10001, 5e6, 0, 9, 9)},
-			"0: 0bit false"},
+			"0: 0bit false", nil},
 		{"by its queue", []Class{class(0x10001, Root, 5e6, 6e6, 1, 9), class(0x10002, Root, 7e6, 8e6, 2, 1)},
-			"1:2 8mbit true"},
+			"1:2 8mbit true", nil},
 		{"by what has left", []Class{class(0x10001, Root, 5e6, 6e6, 1, 9), class(0x10002, Root, 7e6, 8e6, 1, 8)},
-			"1:1 6mbit true"},
+			"1:1 6mbit true", nil},
 		{"without a ceiling", []Class{class(0x10001, Root, 5e6, 0, 1, 9), class(0x10002, Root, 7e6, 0, 1, 8)},
-			"1:1 5mbit true"},
+			"1:1 5mbit true", nil},
 		{"less above", []Class{class(0x10001, Root, 3e6, 4e6, 9, 9), class(0x10002, 0x10001, 7e6, 8e6, 2, 1),
-			class(0x10003, 0x10001, 5e6, 6e6, 1, 1)}, "1:2 4mbit true"},
+			class(0x10003, 0x10001, 5e6, 6e6, 1, 1)}, "1:2 4mbit true", nil},
 		{"more above", []Class{class(0x10001, Root, 30e6, 40e6, 9, 9), class(0x10002, 0x10001, 7e6, 8e6, 2, 1),
-			class(0x10003, 0x10001, 5e6, 6e6, 1, 1)}, "1:2 8mbit true"},
+			class(0x10003, 0x10001, 5e6, 6e6, 1, 1)}, "1:2 8mbit true", nil},
 		{"in a circle", []Class{class(0x10001, 0x10002, 3e6, 4e6, 9, 9), class(0x10002, 0x10001, 2e6, 2e6, 9, 9),
-			class(0x10003, 0x10001, 7e6, 8e6, 2, 1), class(0x10004, 0x10001, 5e6, 6e6, 1, 1)}, "1:3 2mbit true"},
+			class(0x10003, 0x10001, 7e6, 8e6, 2, 1), class(0x10004, 0x10001, 5e6, 6e6, 1, 1)}, "1:3 2mbit true", nil},
+		{"by nobody", []Class{class(0x10001, Root, 5e6, 0, 0, 0), class(0x10002, Root, 7e6, 0, 0, 0)},
+			"0: 0bit true", nil},
+		{"by what has left lately", []Class{recent(class(0x10001, Root, 5e6, 0, 0, 90), 1),
+			recent(class(0x10002, Root, 7e6, 0, 0, 9), 2)}, "1:2 7mbit true", root(3)},
+		{"most passes no class", []Class{recent(class(0x10001, Root, 5e6, 0, 9, 90), 1),
+			recent(class(0x10002, Root, 7e6, 0, 0, 9), 2)}, "0: 0bit true", root(6)},
+		{"less passes no class", []Class{recent(class(0x10001, Root, 5e6, 0, 9, 90), 1),
+			recent(class(0x10002, Root, 7e6, 0, 0, 9), 2)}, "1:2 7mbit true", root(5)},
+		{"nothing lately", []Class{class(0x10001, Root, 5e6, 0, 0, 90), class(0x10002, Root, 7e6, 0, 0, 9)},
+			"1:1 5mbit true", root(0)},
 	} {
-		class, rate, ok := Tree{Classes: c.classes}.Serving()
+		class, rate, ok := Tree{Classes: c.classes, Qdiscs: c.qdiscs}.Serving()
 		if got := fmt.Sprint(class.Handle, " ", rate, " ", ok); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}

@@ -23,6 +23,26 @@ type Stats struct {
 	X any `json:"x,omitempty"`
 	// it has a rate estimator (tc's "estimator"), and the kernel reports rates, but not over which times
 	Estimated bool `json:"estimated,omitempty"`
+	// what of it was counted between two looks, as Tree.Since says it
+	Recent Recent `json:"recent,omitzero"`
+}
+
+// Recent is what was counted in a while.
+type Recent struct {
+	Bytes uint64 `json:"bytes"`
+	Drops uint64 `json:"drops"` // packets
+}
+
+// since has the Recent of what an earlier look found. What counts less than then was made anew.
+func (s Stats) since(before Stats) Stats {
+	rise := func(now, was uint64) uint64 {
+		if now < was {
+			return now
+		}
+		return now - was
+	}
+	s.Recent = Recent{rise(s.Bytes, before.Bytes), rise(s.Drops, before.Drops)}
+	return s
 }
 
 // The attributes of statistics (TCA_STATS_*, include/uapi/linux/gen_stats.h).

@@ -122,6 +122,27 @@ func (t Tree) stack(q Qdisc, seen map[Handle]bool) (Stack, bool) {
 	return append(s, first...), true
 }
 
+// Since is the tree with what it has counted since an earlier look: all of that where something was not there.
+func (t Tree) Since(before Tree) Tree {
+	t.Qdiscs, t.Classes = slices.Clone(t.Qdiscs), slices.Clone(t.Classes)
+	for i, q := range t.Qdiscs {
+		same := func(was Qdisc) bool { return was.Kind == q.Kind && was.Handle == q.Handle && was.Parent == q.Parent }
+		was := Qdisc{}
+		if j := slices.IndexFunc(before.Qdiscs, same); j >= 0 {
+			was = before.Qdiscs[j]
+		}
+		t.Qdiscs[i].Stats = q.Stats.since(was.Stats)
+	}
+	for i, c := range t.Classes {
+		was := Class{}
+		if j := slices.IndexFunc(before.Classes, func(was Class) bool { return was.Handle == c.Handle }); j >= 0 {
+			was = before.Classes[j]
+		}
+		t.Classes[i].Stats = c.Stats.since(was.Stats)
+	}
+	return t
+}
+
 // Same reports whether both are configured the same at the root and below, handles included; statistics do not count,
 // nor does what is at the ingress. What a kind of filter that is not Restorable does is not compared: its options may
 // hold counters.

@@ -61,3 +61,32 @@ func TestSame(t *testing.T) {
 		}
 	}
 }
+
+// What was counted between two looks is told of each discipline and class that is still the same.
+func TestTreeSince(t *testing.T) {
+	at := func(handle Handle, kind string, bytes, drops uint64) Tree {
+		stats := Stats{Bytes: bytes, Drops: drops}
+		return Tree{Qdiscs: []Qdisc{{Kind: kind, Handle: handle, Parent: Root, Stats: stats}},
+			Classes: []Class{{Handle: handle + 1, Stats: stats}}}
+	}
+	for what, c := range map[string]struct {
+		before            Tree
+		discipline, class Recent
+	}{
+		"not there":     {Tree{}, Recent{900, 9}, Recent{900, 9}},
+		"there":         {at(0x10000, "htb", 100, 4), Recent{800, 5}, Recent{800, 5}},
+		"another":       {at(0x20000, "htb", 100, 4), Recent{900, 9}, Recent{900, 9}},
+		"another kind":  {at(0x10000, "hfsc", 100, 4), Recent{900, 9}, Recent{800, 5}},
+		"made anew":     {at(0x10000, "htb", 1000, 10), Recent{900, 9}, Recent{900, 9}},
+		"nothing since": {at(0x10000, "htb", 900, 9), Recent{}, Recent{}},
+	} {
+		now := at(0x10000, "htb", 900, 9)
+		got := now.Since(c.before)
+		if got.Qdiscs[0].Stats.Recent != c.discipline || got.Classes[0].Stats.Recent != c.class {
+			t.Errorf("%s: %+v", what, got)
+		}
+		if now.Qdiscs[0].Stats.Recent != (Recent{}) {
+			t.Errorf("%s: the tree itself was changed", what)
+		}
+	}
+}
