@@ -119,21 +119,25 @@ func hangs(parent qdisc.Handle) func(*host.Facts) {
 
 // Rules of netfilter: one that limits what leaves, and others that limit what no transfer meets.
 var (
-	outgoing = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 7, Hook: "output", Limit: "limit",
-		Rate: 10e6, Drops: true, Counted: true}
-	uncounted = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 8, Hook: "output", Limit: "quota",
+	leaving  = []string{"output"}
+	outgoing = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 7, Hooks: leaving,
+		Limit: "limit", Rate: 10e6, Drops: true, Counted: true}
+	uncounted = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 8, Hooks: leaving, Limit: "quota",
 		Drops: true}
-	accepting = host.Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: 9, Hook: "output", Limit: "hashlimit"}
-	passwords = host.Rule{Family: "ip", Table: "filter", Chain: "INPUT", Handle: 4, Hook: "input", Limit: "limit",
-		Drops: true, Counted: true}
-	pings = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 5, Hook: "output", Limit: "limit",
+	accepting = host.Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: 9, Hooks: leaving, Limit: "hashlimit"}
+	passwords = host.Rule{Family: "ip", Table: "filter", Chain: "INPUT", Handle: 4, Hooks: []string{"input"},
+		Limit: "limit", Drops: true, Counted: true}
+	pings = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 5, Hooks: leaving, Limit: "limit",
 		Drops: true, Narrow: true, Counted: true}
-	passing = host.Rule{Family: "ip", Table: "filter", Chain: "FORWARD", Handle: 6, Hook: "forward",
+	passing = host.Rule{Family: "ip", Table: "filter", Chain: "FORWARD", Handle: 6, Hooks: []string{"forward"},
 		Limit: "hashlimit", Drops: true, Counted: true}
-	behind = host.Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: 10, Hook: "output", Drops: true,
+	behind = host.Rule{Family: "ip", Table: "filter", Chain: "OUTPUT", Handle: 10, Hooks: leaving, Drops: true,
 		Counted: true}
-	byChance = host.Rule{Family: "ip", Table: "t t", Chain: "user", Handle: 3, Limit: "statistic", Drops: true,
-		Counted: true}
+	byChance = host.Rule{Family: "ip", Table: "t t", Chain: "user", Handle: 3, Hooks: []string{"forward", "output"},
+		Limit: "statistic", Drops: true, Counted: true}
+	datagrams = host.Rule{Family: "inet", Table: "filter", Chain: "out", Handle: 11, Hooks: leaving,
+		Limit: "limit", Drops: true, OnlyUDP: true, Counted: true}
+	unreached = host.Rule{Family: "ip", Table: "filter", Chain: "LOGDROP", Handle: 2, Drops: true, Counted: true}
 )
 
 // limits gives netfilter a rule, which dropped so many packets in ten seconds of listening.
@@ -271,6 +275,15 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! A firewall rule drops what exceeds its limit."}},
 		{"a relay's firewall rule, hardly ever", facts(sysctl("ipv4.ip_forward", "1"),
 			rose("Ip.ForwDatagrams", 300_000, "Ip.OutRequests", 1), limits(passing, 29)), []string{"✓ Nothing to do."}},
+		{"a firewall rule for UDP", facts(load, noQueue,
+			rose("Udp.OutDatagrams", 5000, "Ip.OutRequests", 1), limits(datagrams, 900)),
+			[]string{"! A firewall rule drops what exceeds its limit."}},
+		{"a firewall rule for UDP, hardly ever",
+			facts(load, noQueue, rose("Udp.OutDatagrams", 300_000, "Ip.OutRequests", 1), limits(datagrams, 29)),
+			[]string{"✓ Nothing to do."}},
+		{"a firewall rule of a chain that nothing is known to reach",
+			facts(load, noQueue, refuses, limits(unreached, 900), limits(datagrams)),
+			[]string{"! This host drops what TCP sends, and nothing counts it."}},
 		{"a firewall against guesses, busy", facts(load, noQueue, limits(passwords, 900), limits(pings, 900),
 			limits(accepting)), []string{"✓ Nothing to do."}},
 		{"a firewall against guesses", facts(limits(passwords, 900), limits(pings, 900)),

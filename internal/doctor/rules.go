@@ -19,7 +19,7 @@ func rules(p *patient) (found []Finding) {
 		f.Plain = "Downloads are as slow as a firewall rule on this server makes them: it drops what they send."
 		return []Finding{f}
 	}
-	if r, drops := p.ruleOfForwarded(); drops {
+	if r, felt := p.ruleOfOthers(); felt {
 		found = append(found, p.dropped(r))
 	}
 	if p.dropsOwn() && p.droppedBehind() == 0 {
@@ -33,7 +33,8 @@ func rules(p *patient) (found []Finding) {
 				"to try again, later.",
 			Remark: "nft -a list ruleset; iptables-legacy-save; bpftool cgroup tree",
 		}
-		if uncounted := p.uncounted(); uncounted != nil {
+		ofUDP := func(r host.Rule) bool { return r.OnlyUDP }
+		if uncounted := slices.DeleteFunc(p.uncounted(), ofUDP); len(uncounted) > 0 {
 			f.Seen += " Rules that limit, and do not count what they drop: " + named(uncounted) + "."
 		}
 		found = append(found, f)
@@ -46,13 +47,16 @@ func (p *patient) dropped(r host.Rule) Finding {
 	if r.Limit != "" {
 		name, instead = name+" ("+r.Limit+")", "; a shaper with the same rate queues instead"
 	}
+	again := "TCP has to send again what it drops, later."
+	if r.OnlyUDP {
+		again = "what it drops of UDP is lost, or sent again by QUIC."
+	}
 	return Finding{
 		Code: "rule-drops", Severity: Notable,
-		Plain: "A firewall rule on this server drops some of what it passes on.",
+		Plain: "A firewall rule on this server drops some of what leaves it.",
 		Title: fmt.Sprintf("A firewall rule drops %s.", exceeding(r)),
 		Seen:  fmt.Sprintf("%s: %s dropped in %s.", name, text.Counted(int(r.Now), "packet"), p.deep.Listened),
-		Why: "A rule has no queue: TCP has to send again what it drops, later. It is this host's own, and no fault " +
-			"of the path.",
+		Why:   "A rule has no queue: " + again + " It is this host's own, and no fault of the path.",
 		Remark: fmt.Sprintf("nft -a list chain %s %s %s shows it%s", r.Family, text.Shell(r.Table), text.Shell(r.Chain),
 			instead),
 	}
@@ -97,22 +101,31 @@ func (p *patient) droppedBehind() (n uint64) {
 // hosts a rule limits who guesses at passwords, and nothing else slows down for it.
 func (p *patient) rule() (most host.Rule, holds bool) {
 	for _, r := range p.deep.Netfilter.Suspects {
-		if r.Drops && !r.Narrow && r.Outgoing() && r.Now > most.Now {
+		if r.Drops && !r.Narrow && !r.OnlyUDP && r.Outgoing() && r.Now > most.Now {
 			most = r
 		}
 	}
 	return most, p.dropsOwn() && most.Now >= minEvents && most.Now > p.droppedBehind()
 }
 
-// ruleOfForwarded is the one that drops most of what this host passes on, if it is enough to be felt.
-func (p *patient) ruleOfForwarded() (most host.Rule, felt bool) {
+// ruleOfOthers is the one that drops most of what this host passes on, or sends by UDP, if it is enough to be felt.
+func (p *patient) ruleOfOthers() (most host.Rule, felt bool) {
 	for _, r := range p.deep.Netfilter.Suspects {
-		if r.Limit != "" && r.Drops && !r.Narrow && r.Hook == "forward" && r.Now > most.Now {
-			most = r
+		var passed uint64
+		switch {
+		case slices.Contains(r.Hooks, "forward"):
+			passed = p.deep.Rose["Ip.ForwDatagrams"]
+		case r.OnlyUDP && r.Outgoing():
+			passed = p.deep.Rose["Udp.OutDatagrams"]
+		default:
+			continue
+		}
+		enough := r.Now >= minEvents && float64(r.Now) >= costlyLoss*float64(passed+r.Now)
+		if r.Limit != "" && r.Drops && !r.Narrow && enough && r.Now > most.Now {
+			most, felt = r, true
 		}
 	}
-	passed := p.deep.Rose["Ip.ForwDatagrams"]
-	return most, most.Now >= minEvents && float64(most.Now) >= costlyLoss*float64(passed+most.Now)
+	return most, felt
 }
 
 // uncounted are rules that can limit what leaves, and count no drops: their own, or those of a rule behind them.

@@ -3,6 +3,8 @@
 package host
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"io/fs"
 	"iter"
@@ -33,19 +35,23 @@ type Rule struct {
 	Table   string     `json:"table"`
 	Chain   string     `json:"chain"`
 	Handle  uint64     `json:"handle"`
-	Hook    string     `json:"hook,omitempty"`    // of its chain; "": none, so other chains jump to it
-	Limit   string     `json:"limit,omitempty"`   // the expression, or the match of iptables; "": it does not limit
-	Rate    units.Rate `json:"rate,omitempty"`    // bit/s; 0: it counts something else, or the match does not say
-	Drops   bool       `json:"drops,omitempty"`   // it drops, or rejects, what it limits; else what follows may
-	Narrow  bool       `json:"narrow,omitempty"`  // TCP that is under way does not meet it: ICMP, SYN, new connections
-	Counted bool       `json:"counted,omitempty"` // it drops, and has a counter for that
-	Dropped uint64     `json:"dropped,omitempty"` // packets, by that counter
-	Now     uint64     `json:"now,omitempty"`     // packets that it dropped while Deep.Listened passed
+	Hooks   []string   `json:"hooks,omitempty"`    // from which packets reach its chain, also by jumps; none: unknown
+	Limit   string     `json:"limit,omitempty"`    // the expression, or the match of iptables; "": it does not limit
+	Rate    units.Rate `json:"rate,omitempty"`     // bit/s; 0: it counts something else, or the match does not say
+	Drops   bool       `json:"drops,omitempty"`    // it drops, or rejects, what it limits; else what follows may
+	Narrow  bool       `json:"narrow,omitempty"`   // no TCP or UDP under way meets it: ICMP, SYN, new connections
+	OnlyUDP bool       `json:"only_udp,omitempty"` // of what is under way no TCP meets it
+	Counted bool       `json:"counted,omitempty"`  // it drops, and has a counter for that
+	Dropped uint64     `json:"dropped,omitempty"`  // packets, by that counter
+	Now     uint64     `json:"now,omitempty"`      // packets that it dropped while Deep.Listened passed
 }
 
-// Outgoing reports whether the rule may meet what this host itself sends.
+// Outgoing reports whether the rule meets what this host itself sends. One that does not limit must meet nothing else:
+// what it drops and counts may be anybody's.
 func (r Rule) Outgoing() bool {
-	return slices.Contains([]string{"output", "postrouting", "egress", ""}, r.Hook)
+	leaves := func(hook string) bool { return slices.Contains([]string{"output", "postrouting", "egress"}, hook) }
+	arrives := func(hook string) bool { return !leaves(hook) }
+	return slices.ContainsFunc(r.Hooks, leaves) && (r.Limit != "" || !slices.ContainsFunc(r.Hooks, arrives))
 }
 
 // equals reports whether both are one rule.
@@ -86,6 +92,20 @@ const (
 	ruleTable, ruleChain, ruleHandle, ruleExpressions = 1, 2, 3, 4 // NFTA_RULE_*
 
 	expressionName, expressionData = 1, 2 // NFTA_EXPR_*, of a match and a target NFTA_MATCH_NAME, NFTA_TARGET_NAME, too
+
+	mapTable, mapName, mapElements = 1, 2, 3 // NFTA_SET_ELEM_LIST_*
+	elementData                    = 2       // NFTA_SET_ELEM_DATA
+
+	objectTable, objectName, objectType, objectData = 1, 2, 3, 4 // NFTA_OBJ_*
+	objectCounter                                   = 1          // NFT_OBJECT_COUNTER
+	countedPackets                                  = 2          // NFTA_COUNTER_PACKETS
+
+	dataValue, dataVerdict    = 1, 2 // NFTA_DATA_*
+	verdictCode, verdictChain = 1, 2 // NFTA_VERDICT_*
+	verdictDrop               = 0    // NF_DROP
+	verdictRegister           = 0    // NFT_REG_VERDICT
+
+	versionIPv4, versionIPv6 = 2, 10 // NFPROTO_*
 )
 
 // families are in nft's words, by NFPROTO_*.
@@ -93,11 +113,11 @@ func families() map[byte]string {
 	return map[byte]string{1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 }
 
-// chain is where a rule is.
-type chain struct{ family, table, name string }
+// member is one of a table: a chain, a map or a counter.
+type member struct{ family, table, name string }
 
 // hooked reads a chain's message, and where packets meet it; "" if only other chains jump to it.
-func hooked(msg []byte) (c chain, hook string) {
+func hooked(msg []byte) (c member, hook string) {
 	if len(msg) < nfgenmsgLen {
 		return c, ""
 	}
@@ -124,12 +144,50 @@ func hooked(msg []byte) (c chain, hook string) {
 	return c, hook
 }
 
-// readRule reads a rule's message; false if it is no suspect. A limit before nothing but a log limits the log.
-func readRule(msg []byte) (Rule, bool) {
+// verdict is what becomes of a packet, as far as it matters here.
+type verdict struct {
+	drops bool
+	chain string // that it jumps or goes to
+}
+
+func readVerdict(data []byte) verdict {
+	said := nftAttribute(data, dataVerdict)
+	return verdict{said != nil && number32(said, verdictCode) == verdictDrop, nftName(nftAttribute(said, verdictChain))}
+}
+
+// verdicts reads a message about a map's elements.
+func verdicts(msg []byte) (list []verdict) {
 	if len(msg) < nfgenmsgLen {
-		return Rule{}, false
+		return nil
 	}
-	r := ruleReader{Rule: Rule{Family: families()[msg[0]]}}
+	for _, element := range nftAttributes(nftAttribute(msg[nfgenmsgLen:], mapElements)) {
+		if data := nftAttribute(element, elementData); data != nil {
+			list = append(list, readVerdict(data))
+		}
+	}
+	return list
+}
+
+// readCounter reads an object's message; false if it does not count.
+func readCounter(msg []byte) (c member, packets uint64, counts bool) {
+	if len(msg) < nfgenmsgLen {
+		return c, 0, false
+	}
+	b := msg[nfgenmsgLen:]
+	c = member{families()[msg[0]], nftName(nftAttribute(b, objectTable)), nftName(nftAttribute(b, objectName))}
+	packets = bigEndian(nftAttribute(nftAttribute(b, objectData), countedPackets))
+	return c, packets, number32(b, objectType) == objectCounter
+}
+
+// readRule reads a rule's message.
+func readRule(msg []byte) *ruleReader {
+	if len(msg) < nfgenmsgLen {
+		return &ruleReader{}
+	}
+	r := &ruleReader{Rule: Rule{Family: families()[msg[0]]}}
+	if msg[0] == versionIPv4 || msg[0] == versionIPv6 {
+		r.version = msg[0]
+	}
 	for typ, data := range nftAttributes(msg[nfgenmsgLen:]) {
 		switch typ {
 		case ruleTable:
@@ -142,34 +200,32 @@ func readRule(msg []byte) (Rule, bool) {
 			r.list(data, r.expression)
 		}
 	}
-	switch {
-	case !r.decides || r.byChance && !r.Drops || r.Limit == "" && (!r.Drops || !r.Counted || r.Narrow):
-		return Rule{}, false
-	case !r.Drops:
-		r.Counted, r.Dropped = false, 0
-	}
-	return r.Rule, true
+	r.Narrow, r.OnlyUDP = r.noTCP && r.noUDP, r.noTCP && !r.noUDP
+	return r
+}
+
+// suspect reports whether the rule can limit, or drops and counts. A limit before nothing but a log limits the log.
+func (r *ruleReader) suspect() bool {
+	return r.decides && (!r.byChance || r.Drops) && (r.Limit != "" || r.Drops && r.Counted && !r.Narrow)
 }
 
 // ruleReader is a rule whose expressions go by, in the order in which packets meet them.
 type ruleReader struct {
 	Rule
-	byChance bool // it limits by chance, as who shares out connections does, too
-	decides  bool // it decides about the packet
-	loaded   field
-	offset   int    // the field's place among the bytes that were loaded
-	mask     []byte // of what is loaded
+	byChance     bool     // it limits by chance, as who shares out connections does, too
+	decides      bool     // it decides about the packet
+	chains       []string // that it jumps or goes to
+	verdicts     string   // the map that has its verdicts
+	counter      string   // the object that counts for it
+	noTCP, noUDP bool     // none that is under way meets it
+	version      byte     // of IP, of the packets that it means: NFPROTO_*; 0: not known
+	loaded       field
+	offset       int    // the field's place among the bytes that were loaded
+	mask         []byte // of what is loaded
 }
 
-// field is one that says which packets a rule means.
-type field int
-
-const (
-	otherField field = iota
-	protocol
-	tcpFlags
-	connectionState
-)
+// member is one of the rule's table.
+func (r *ruleReader) member(name string) member { return member{r.Family, r.Table, name} }
 
 // list hands over each expression of a list.
 func (r *ruleReader) list(list []byte, each func(name string, data []byte)) {
@@ -196,25 +252,95 @@ func (r *ruleReader) expression(name string, data []byte) {
 	r.condition(name, data)
 	r.limit(name, data)
 	switch name {
-	case "cmp", "lookup", "range", "match": // a counter before it counts what the rule does not mean, too
-		r.Counted, r.Dropped = false, 0
+	case "lookup":
+		const set, register = 1, 3 // NFTA_LOOKUP_SET, NFTA_LOOKUP_DREG
+		if nftAttribute(data, register) != nil && number32(data, register) == verdictRegister {
+			r.decides, r.verdicts = true, nftName(nftAttribute(data, set))
+		}
+		r.uncount()
+	case "cmp", "range", "match": // a counter before it counts what the rule does not mean, too
+		r.uncount()
 	case "counter":
-		const packets = 2 // NFTA_COUNTER_PACKETS
-		r.Counted, r.Dropped = true, bigEndian(nftAttribute(data, packets))
+		r.Counted, r.Dropped, r.counter = true, bigEndian(nftAttribute(data, countedPackets)), ""
+	case "objref":
+		const kind, name = 1, 2 // NFTA_OBJREF_IMM_*
+		if number32(data, kind) == objectCounter {
+			r.Counted, r.Dropped, r.counter = true, 0, nftName(nftAttribute(data, name))
+		}
 	case "reject":
 		r.decides, r.Drops = true, true
+	case "queue":
+		r.queue()
 	case "target":
-		if nftName(nftAttribute(data, expressionName)) == "REJECT" {
+		switch nftName(nftAttribute(data, expressionName)) {
+		case "REJECT":
 			r.decides, r.Drops = true, true
+		case "NFQUEUE":
+			r.queue()
 		}
 	case "immediate":
-		const register, value, verdict, code = 1, 2, 2, 1 // NFTA_IMMEDIATE_*, NFTA_DATA_VERDICT, NFTA_VERDICT_CODE
-		said := nftAttribute(nftAttribute(data, value), verdict)
-		if number32(data, register) == 0 && said != nil {
-			const drop = 0 // NF_DROP
-			r.decides, r.Drops = true, number32(said, code) == drop
+		const register, value = 1, 2 // NFTA_IMMEDIATE_*
+		to := nftAttribute(data, value)
+		if number32(data, register) == verdictRegister && nftAttribute(to, dataVerdict) != nil {
+			said := readVerdict(to)
+			r.decides, r.Drops = true, said.drops
+			r.goTo(said)
 		}
 	}
+}
+
+// uncount forgets a counter.
+func (r *ruleReader) uncount() { r.Counted, r.Dropped, r.counter = false, 0, "" }
+
+// queue hands the packet to a program, which may do anything.
+func (r *ruleReader) queue() { r.decides, r.Limit = true, cmp.Or(r.Limit, "queue") }
+
+// goTo notes the chain that a verdict leads to.
+func (r *ruleReader) goTo(v verdict) {
+	if v.chain != "" {
+		r.chains = append(r.chains, v.chain)
+	}
+}
+
+// field is one that says which packets a rule means.
+type field int
+
+const (
+	otherField field = iota
+	protocol
+	tcpFlags
+	connectionState
+	ipVersion
+	etherType
+)
+
+const (
+	protocolTCP, protocolUDP = 6, 17 // IPPROTO_*
+	acknowledges, pushes     = 16, 8 // TCP's flags
+	stateEstablished         = 2     // NF_CT_STATE_BIT(IP_CT_ESTABLISHED), and XT_CONNTRACK_STATE_BIT of it
+)
+
+// underWay are the values that a field has of a protocol's packets in the middle of a connection; none: any.
+func (f field) underWay(protocolNumber byte) [][]byte {
+	switch {
+	case f == protocol:
+		return [][]byte{{protocolNumber}}
+	case f == tcpFlags && protocolNumber == protocolTCP:
+		return [][]byte{{acknowledges}, {acknowledges | pushes}}
+	case f == connectionState:
+		return [][]byte{binary.NativeEndian.AppendUint32(nil, stateEstablished)}
+	}
+	return nil
+}
+
+// only notes a condition that packets under way meet only with one of the values that pass.
+func (r *ruleReader) only(passes func(value []byte) bool) {
+	excludes := func(protocolNumber byte) bool {
+		values := r.loaded.underWay(protocolNumber)
+		return values != nil && !slices.ContainsFunc(values, passes)
+	}
+	r.noTCP = r.noTCP || excludes(protocolTCP)
+	r.noUDP = r.noUDP || excludes(protocolUDP)
 }
 
 // limit takes an expression for the rule's limit if it is one.
@@ -238,15 +364,15 @@ func (r *ruleReader) limit(name string, data []byte) {
 		r.list(nftAttribute(data, several), r.limit)
 		return
 	case "numgen":
-		const kind, random = 3, 1 // NFTA_NG_TYPE, NFT_NG_RANDOM
-		chance = number32(data, kind) == random
+		chance = true
 	case "match":
 		name = nftName(nftAttribute(data, expressionName))
 		limits = slices.Contains([]string{"limit", "hashlimit", "quota", "connlimit"}, name)
 		chance = name == "statistic"
 	}
 	if limits || chance {
-		r.Limit, r.Rate, r.byChance, r.Counted, r.Dropped = name, rate, chance, false, 0
+		r.Limit, r.Rate, r.byChance = name, rate, chance
+		r.uncount()
 	}
 }
 
@@ -261,58 +387,92 @@ func byteLimit(data []byte) units.Rate {
 	return units.Rate(min(bigEndian(nftAttribute(data, rate))/seconds, most/8) * 8)
 }
 
-// condition notes what the rule asks of a packet, as far as it shows that no TCP under way is meant.
+// condition notes what the rule asks of a packet, as far as it shows that nothing under way is meant.
 func (r *ruleReader) condition(name string, data []byte) {
 	switch name {
 	case "meta", "ct":
-		const key, metaProtocol, ctState = 2, 16, 0 // NFTA_META_KEY, NFTA_CT_KEY, NFT_META_L4PROTO, NFT_CT_STATE
-		switch asked := number32(data, key); {
-		case name == "meta" && asked == metaProtocol:
-			r.load(protocol, 0)
-		case name == "ct" && asked == ctState && nftAttribute(data, key) != nil:
-			r.load(connectionState, 0)
-		default:
-			r.load(otherField, 0)
+		const key = 2                         // NFTA_META_KEY, NFTA_CT_KEY
+		asked := map[string]map[uint64]field{ // NFT_META_*, NFT_CT_STATE
+			"meta": {1: etherType, 15: ipVersion, 16: protocol}, "ct": {0: connectionState}}
+		if nftAttribute(data, key) != nil {
+			r.load(asked[name][number32(data, key)], 0)
 		}
 	case "payload":
 		r.payload(data)
 	case "bitwise":
-		const mask, value = 4, 1 // NFTA_BITWISE_MASK, NFTA_DATA_VALUE
-		r.mask = nftAttribute(nftAttribute(data, mask), value)
-	case "lookup", "range":
-		if r.loaded != otherField { // what is in a set is not read
-			r.Narrow = true
+		const mask, xor = 4, 5 // NFTA_BITWISE_*
+		r.mask = nftAttribute(nftAttribute(data, mask), dataValue)
+		changes := bytes.Trim(nftAttribute(nftAttribute(data, xor), dataValue), "\x00")
+		if r.mask == nil || len(changes) > 0 {
+			r.load(otherField, 0)
 		}
+	case "lookup": // what is in a set is not read
 		r.load(otherField, 0)
+	case "range":
+		const operator, from, to, equal = 2, 3, 4, 0 // NFTA_RANGE_*, NFT_RANGE_EQ
+		low, high := nftAttribute(nftAttribute(data, from), dataValue), nftAttribute(nftAttribute(data, to), dataValue)
+		r.only(func(value []byte) bool {
+			within := r.differs(value, low) >= 0 && r.differs(value, high) <= 0
+			return within == (number32(data, operator) == equal)
+		})
 	case "cmp":
 		r.compare(data)
 	case "match":
-		const flagMask, info = 9, 3 // of struct xt_tcp (include/uapi/linux/netfilter/xt_tcpudp.h); NFTA_MATCH_INFO
-		switch nftName(nftAttribute(data, expressionName)) {
-		case "conntrack", "state", "icmp", "icmp6", "udp":
-			r.Narrow = true
-		case "tcp":
-			if tcp := nftAttribute(data, info); len(tcp) > flagMask && tcp[flagMask] != 0 {
-				r.Narrow = true
-			}
-		}
+		const info = 3 // NFTA_MATCH_INFO
+		r.match(nftName(nftAttribute(data, expressionName)), nftAttribute(data, info))
 	}
+}
+
+// match is one of iptables's (include/uapi/linux/netfilter/xt_*.h).
+func (r *ruleReader) match(name string, info []byte) {
+	switch name {
+	case "icmp", "icmp6":
+		r.noTCP, r.noUDP = true, true
+	case "udp":
+		r.noTCP = true
+	case "tcp":
+		const flagMask, flags, inverted, flagsInverted = 9, 10, 11, 4 // of struct xt_tcp; XT_TCP_INV_FLAGS
+		r.noUDP = true
+		if len(info) <= inverted {
+			return
+		}
+		r.load(tcpFlags, 0)
+		r.only(func(value []byte) bool {
+			return (value[0]&info[flagMask] == info[flags]) == (info[inverted]&flagsInverted == 0)
+		})
+	case "state":
+		if len(info) >= 4 { // struct xt_state_info
+			r.established(binary.NativeEndian.Uint32(info)&stateEstablished != 0)
+		}
+	case "conntrack":
+		const asked, inverted, states, state = 146, 148, 150, 1 // of struct xt_conntrack_mtinfo*; XT_CONNTRACK_STATE
+		if len(info) <= states+1 || binary.NativeEndian.Uint16(info[asked:])&state == 0 {
+			return
+		}
+		meets := binary.NativeEndian.Uint16(info[states:])&stateEstablished != 0
+		r.established(meets == (binary.NativeEndian.Uint16(info[inverted:])&state == 0))
+	}
+}
+
+// established notes whether a condition on a connection's state is met by those under way.
+func (r *ruleReader) established(meets bool) {
+	r.noTCP, r.noUDP = r.noTCP || !meets, r.noUDP || !meets
 }
 
 func (r *ruleReader) load(f field, offset int) { r.loaded, r.offset, r.mask = f, offset, nil }
 
 // payload is a load of bytes of the packet.
 func (r *ruleReader) payload(data []byte) {
-	const base, offset, size = 2, 3, 4 // NFTA_PAYLOAD_*
-	const network, transport = 1, 2    // NFT_PAYLOAD_*_HEADER
-	const ipv4, ipv6, flags = 9, 6, 13 // where the headers have the protocol, the next header, and TCP's flags
-	from, length := number32(data, offset), number32(data, size)
+	const base, offset, size = 2, 3, 4     // NFTA_PAYLOAD_*
+	const network, transport = 1, 2        // NFT_PAYLOAD_*_HEADER
+	const ofIPv4, ofIPv6, flags = 9, 6, 13 // where the headers have the protocol, the next header, and TCP's flags
+	header, from, length := number32(data, base), number32(data, offset), number32(data, size)
 	holds := func(place uint64) bool { return from <= place && place-from < length }
-	switch header := number32(data, base); {
-	case header == network && holds(ipv4):
-		r.load(protocol, int(ipv4-from))
-	case header == network && from == ipv6 && length == 1:
-		r.load(protocol, 0)
+	switch {
+	case header == network && r.version == versionIPv4 && holds(ofIPv4):
+		r.load(protocol, int(ofIPv4-from))
+	case header == network && r.version == versionIPv6 && holds(ofIPv6):
+		r.load(protocol, int(ofIPv6-from))
 	case header == transport && holds(flags):
 		r.load(tcpFlags, int(flags-from))
 	default:
@@ -322,25 +482,50 @@ func (r *ruleReader) payload(data []byte) {
 
 // compare is a comparison with what was loaded.
 func (r *ruleReader) compare(data []byte) {
-	const operator, value, dataValue, equal, unequal = 2, 3, 1, 0, 1 // NFTA_CMP_*, NFTA_DATA_VALUE, NFT_CMP_EQ, NEQ
+	const operator, value = 2, 3 // NFTA_CMP_*
+	const equal, unequal, less, lessOrEqual, more, moreOrEqual = 0, 1, 2, 3, 4, 5
 	with, asked := nftAttribute(nftAttribute(data, value), dataValue), number32(data, operator)
-	switch r.loaded {
-	case protocol:
-		const tcp = 6 // IPPROTO_TCP
-		same := len(with) > r.offset && with[r.offset] == tcp
-		r.Narrow = r.Narrow || same != (asked == equal)
-	case tcpFlags:
-		r.Narrow = true
-	case connectionState:
-		const established = 2 // NF_CT_STATE_BIT(IP_CT_ESTABLISHED)
-		state, passing := with, uint64(equal)
-		if r.mask != nil { // "any of these": not equal to none
-			state, passing = r.mask, unequal
-		}
-		means := len(state) == 4 && binary.NativeEndian.Uint32(state)&established != 0
-		r.Narrow = r.Narrow || !means || asked != passing
+	if asked == equal && r.loaded == ipVersion && len(with) == 1 {
+		r.version = with[0]
 	}
-	r.load(otherField, 0)
+	if asked == equal && r.loaded == etherType && len(with) == 2 {
+		r.version = map[uint16]byte{0x0800: versionIPv4, 0x86dd: versionIPv6}[binary.BigEndian.Uint16(with)]
+	}
+	r.only(func(own []byte) bool {
+		if asked != equal && len(with) != len(own) { // the bytes around it decide, too
+			return true
+		}
+		switch d := r.differs(own, with); asked {
+		case equal:
+			return d == 0
+		case unequal:
+			return d != 0
+		case less:
+			return d < 0
+		case lessOrEqual:
+			return d <= 0
+		case more:
+			return d > 0
+		case moreOrEqual:
+			return d >= 0
+		}
+		return true
+	})
+}
+
+// differs compares a value of the field that was loaded, behind the mask, with its place in what it is compared with.
+func (r *ruleReader) differs(value, with []byte) int {
+	end := r.offset + len(value)
+	if len(with) < end {
+		return 1
+	}
+	value = bytes.Clone(value)
+	if len(r.mask) >= end {
+		for i := range value {
+			value[i] &= r.mask[r.offset+i]
+		}
+	}
+	return bytes.Compare(value, with[r.offset:end])
 }
 
 // nftAttributes goes through netlink attributes as far as they are whole; of those of one number each comes.
@@ -391,24 +576,4 @@ func bigEndian(b []byte) uint64 {
 func nftName(b []byte) string {
 	name, _, _ := strings.Cut(string(b), "\x00")
 	return text.OneLine(name)
-}
-
-// place gives each rule the hook of its chain, and drops those that limit nothing and meet nothing that leaves. Of the
-// others it keeps the first ones: who bans thousands of addresses has as many.
-func (n *Netfilter) place(hooks map[chain]string) {
-	for i := range n.Suspects {
-		r := &n.Suspects[i]
-		r.Hook = hooks[chain{r.Family, r.Table, r.Chain}]
-	}
-	const most = 1000
-	plain := 0
-	n.Suspects = slices.DeleteFunc(n.Suspects, func(r Rule) bool {
-		if r.Limit != "" {
-			return false
-		}
-		if r.Outgoing() {
-			plain++
-		}
-		return plain > most || !r.Outgoing()
-	})
 }

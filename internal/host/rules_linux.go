@@ -19,56 +19,96 @@ func (n *Netfilter) readRules(root fs.FS, release string) {
 	if unloaded(root, release, "nf_tables") != "" {
 		return
 	}
-	const datagram = 64 << 10 // bytes, which the kernel fills
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: datagram})
-	if errors.Is(err, unix.EPROTONOSUPPORT) { // a kernel without
-		return
-	}
-	if err != nil {
-		n.Read, n.Lacks = false, "its rules: "+err.Error()
-		return
-	}
-	defer conn.Close()
-	n.ask(conn)
+	n.ask(func() (*netlink.Conn, error) {
+		const datagram = 64 << 10 // bytes, which the kernel fills
+		return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: datagram})
+	})
 }
 
-// ask lists the rules, and then, where some are suspect, the chains for their hooks.
-func (n *Netfilter) ask(conn *netlink.Conn) {
+// ask lists the rules, and then, where some are suspect, what they refer to.
+func (n *Netfilter) ask(dial func() (*netlink.Conn, error)) {
 	const most = 10_000 // rules or chains, a few megabytes; who has more has them made by a program
-	err := dumpTables(conn, unix.NFT_MSG_GETRULE, func(msg []byte) bool {
-		if n.Rules == most {
-			n.Lacks = fmt.Sprintf("the rules behind the first %d", most)
-			return false
-		}
-		n.Rules++
-		if r, suspect := readRule(msg); suspect {
-			n.Suspects = append(n.Suspects, r)
-		}
-		return true
-	})
-	hooks := map[chain]string{}
-	if err == nil && len(n.Suspects) > 0 && n.Lacks == "" {
-		err = dumpTables(conn, unix.NFT_MSG_GETCHAIN, func(msg []byte) bool {
-			c, hook := hooked(msg)
-			hooks[c] = hook
-			return len(hooks) < most
+	all := newRuleset()
+	dump := func(message uint16, data []byte, each func([]byte)) (whole bool, err error) {
+		count := 0
+		err = dumpTables(dial, message, data, func(msg []byte) bool {
+			if count++; count <= most {
+				each(msg)
+			}
+			return count <= most
 		})
+		return count <= most, err
 	}
-	n.place(hooks)
+	every := make([]byte, nfgenmsgLen) // of all families
+	whole, err := dump(unix.NFT_MSG_GETRULE, every, func(msg []byte) {
+		n.Rules++
+		all.add(msg)
+	})
+	if err == nil && !whole {
+		n.Lacks = fmt.Sprintf("the rules behind the first %d", most)
+	}
+	if err == nil && len(all.suspects) > 0 {
+		err = all.ask(dump, every)
+	}
+	n.Suspects = all.rules()
 	switch {
 	case errors.Is(err, unix.EPERM):
 		n.Read, n.Lacks = false, "its rules: needs root"
-	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP): // nfnetlink, and no nf_tables
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
+		// nfnetlink, and no nf_tables; or a kernel without both
 	case err != nil:
 		n.Read, n.Lacks = false, "its rules: "+err.Error()
 	}
 }
 
-// dumpTables asks for a list of all families, and hands over each answer's payload until it has had enough.
-func dumpTables(conn *netlink.Conn, message uint16, each func([]byte) bool) error {
+// ask lists the chains, the counters, and what the first maps of verdicts hold.
+func (s *ruleset) ask(dump func(uint16, []byte, func([]byte)) (bool, error), every []byte) error {
+	_, err := dump(unix.NFT_MSG_GETCHAIN, every, func(msg []byte) {
+		c, hook := hooked(msg)
+		s.hooks[c] = hook
+	})
+	if err == nil && len(s.uses) > 0 {
+		_, err = dump(unix.NFT_MSG_GETOBJ, every, func(msg []byte) {
+			if c, packets, counts := readCounter(msg); counts {
+				s.counters[c] = packets
+			}
+		})
+	}
+	const most = 256 // maps
+	for _, m := range s.maps[:min(most, len(s.maps))] {
+		if err != nil {
+			break
+		}
+		_, err = dump(unix.NFT_MSG_GETSETELEM, m.elements(), func(msg []byte) { s.addElements(m, msg) })
+	}
+	return err
+}
+
+// elements is the payload that asks for those of a map.
+func (m member) elements() []byte {
+	header := make([]byte, nfgenmsgLen)
+	for number, name := range families() {
+		if name == m.family {
+			header[0] = number
+		}
+	}
+	e := netlink.NewAttributeEncoder()
+	e.String(mapTable, m.table)
+	e.String(mapName, m.name)
+	b, _ := e.Encode() // two strings
+	return append(header, b...)
+}
+
+// dumpTables asks for a list, and hands over each answer's payload until it has had enough.
+func dumpTables(dial func() (*netlink.Conn, error), message uint16, data []byte, each func([]byte) bool) error {
+	conn, err := dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	header := netlink.Header{Flags: netlink.Request | netlink.Dump,
 		Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | message)}
-	if _, err := conn.Send(netlink.Message{Header: header, Data: make([]byte, nfgenmsgLen)}); err != nil {
+	if _, err := conn.Send(netlink.Message{Header: header, Data: data}); err != nil {
 		return fmt.Errorf("nf_tables: %w", err)
 	}
 	const silence = 10 * time.Second

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -11,54 +12,104 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// asked reads rules of a kernel.
+func asked(kernel nltest.Func) Netfilter {
+	n := Netfilter{Read: true}
+	n.ask(func() (*netlink.Conn, error) { return nltest.Dial(kernel), nil })
+	return n
+}
+
+// kernelOf answers what is in a file of testdata, rules so many times, with these flags of each kind of message.
+func kernelOf(t *testing.T, from string, times int, flags map[uint16]netlink.HeaderFlags) nltest.Func {
+	kinds := map[uint16]string{unix.NFT_MSG_GETRULE: "rule", unix.NFT_MSG_GETCHAIN: "chain",
+		unix.NFT_MSG_GETOBJ: "object", unix.NFT_MSG_GETSETELEM: "elements"}
+	return func(req []netlink.Message) ([]netlink.Message, error) {
+		message := uint16(req[0].Header.Type) - unix.NFNL_SUBSYS_NFTABLES<<8
+		var all []netlink.Message
+		for range max(1, times) {
+			for _, data := range answered(t, from, kinds[message]) {
+				if of := req[0].Data[nfgenmsgLen:]; bytes.HasPrefix(data[nfgenmsgLen:], of) {
+					all = append(all, netlink.Message{Header: netlink.Header{Flags: flags[message]}, Data: data})
+				}
+			}
+			if message != unix.NFT_MSG_GETRULE {
+				break
+			}
+		}
+		return nltest.Multipart(append(all, netlink.Message{
+			Header: netlink.Header{Type: netlink.Done}, Data: make([]byte, 4)}))
+	}
+}
+
 // What the kernel answers, and does not, is what is known of its rules.
 func TestAskRules(t *testing.T) {
-	rules, chains := answered(t, "rule"), answered(t, "chain")
+	rules := answered(t, "rules.txt", "rule")
 	refuses := func(errno unix.Errno) nltest.Func {
 		return func(req []netlink.Message) ([]netlink.Message, error) {
 			return nltest.Error(int(errno), []netlink.Message{{Data: req[0].Data}})
 		}
 	}
-	answers := func(flags netlink.HeaderFlags, times int) nltest.Func {
-		return func(req []netlink.Message) ([]netlink.Message, error) {
-			const getRule = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE
-			payloads := chains
-			if req[0].Header.Type == getRule {
-				payloads = nil
-				for range times {
-					payloads = append(payloads, rules...)
-				}
-			}
-			var all []netlink.Message
-			for _, data := range payloads {
-				all = append(all, netlink.Message{Header: netlink.Header{Flags: flags}, Data: data})
-			}
-			return nltest.Multipart(append(all, netlink.Message{
-				Header: netlink.Header{Type: netlink.Done}, Data: make([]byte, 4)}))
-		}
+	interrupted := func(message uint16) map[uint16]netlink.HeaderFlags {
+		return map[uint16]netlink.HeaderFlags{message: netlink.DumpInterrupted}
 	}
-	suspects := 34
+	const suspects, limiting = 35, 34
 	for name, c := range map[string]struct {
 		kernel nltest.Func
-		want   string // read, rules, suspects, what it lacks
+		want   string // read, rules, suspects, of those that meet what leaves, what it lacks
 	}{
-		"root":     {answers(0, 1), fmt.Sprintf("true %d %d ", len(rules), suspects)},
-		"nobody":   {refuses(unix.EPERM), "false 0 0 its rules: needs root"},
-		"without":  {refuses(unix.EINVAL), "true 0 0 "},
-		"too many": {answers(0, 10_000/len(rules)+1), "true 10000 9000 the rules behind the first 10000"},
-		"changes": {answers(netlink.DumpInterrupted, 1),
-			"false 0 0 its rules: they changed while they were read"},
-		"fails": {refuses(unix.EIO), "false 0 0 its rules: nf_tables: netlink receive: input/output error"},
+		"root":    {kernelOf(t, "rules.txt", 1, nil), fmt.Sprintf("true %d %d 19 ", len(rules), suspects)},
+		"nobody":  {refuses(unix.EPERM), "false 0 0 0 its rules: needs root"},
+		"without": {refuses(unix.EINVAL), "true 0 0 0 "},
+		"too many": {kernelOf(t, "rules.txt", 10_000/len(rules)+1, nil),
+			"true 10000 8750 4750 the rules behind the first 10000"},
+		"changes": {kernelOf(t, "rules.txt", 1, interrupted(unix.NFT_MSG_GETRULE)),
+			"false 0 0 0 its rules: they changed while they were read"},
+		"chains change": {kernelOf(t, "rules.txt", 1, interrupted(unix.NFT_MSG_GETCHAIN)),
+			fmt.Sprintf("false %d %d 0 its rules: they changed while they were read", len(rules), limiting)},
+		"fails": {refuses(unix.EIO), "false 0 0 0 its rules: nf_tables: netlink receive: input/output error"},
 	} {
-		conn := nltest.Dial(c.kernel)
-		n := Netfilter{Read: true}
-		n.ask(conn)
-		conn.Close()
-		if got := fmt.Sprintf("%v %d %d %s", n.Read, n.Rules, len(n.Suspects), n.Lacks); got != c.want {
+		n := asked(c.kernel)
+		outgoing := 0
+		for _, r := range n.Suspects {
+			if r.Outgoing() {
+				outgoing++
+			}
+		}
+		if got := fmt.Sprintf("%v %d %d %d %s", n.Read, n.Rules, len(n.Suspects), outgoing, n.Lacks); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
 		}
-		if name == "root" && n.Suspects[0].Hook != "input" {
-			t.Errorf("its hook is %q", n.Suspects[0].Hook)
-		}
 	}
+}
+
+// What rules refer to is looked up: the chains that jump to theirs, counters of their own, and maps of verdicts.
+func TestAskReferences(t *testing.T) {
+	sameRules(t, asked(kernelOf(t, "ruleset.txt", 1, nil)).Suspects, []string{
+		"inet mixed shared 12: input+output limit 8.388608mbit drops counted 0",
+		"inet mixed mapped 14: output  drops counted 0",
+		"inet mixed out 24: output numgen drops",
+		"inet mixed out 27: output numgen drops",
+		"inet mixed out 28: output  drops counted 3",
+		"inet mixed out 32: output limit drops counted 0",
+		"inet mixed out 34: output limit drops counted 0",
+		"inet mixed out 35: output limit UDP drops counted 0",
+		"inet mixed out 36: output limit UDP drops",
+		"inet mixed out 37: output limit narrow drops",
+		"inet mixed out 38: output limit drops",
+		"inet mixed out 39: output limit drops",
+		"inet mixed out 40: output limit drops",
+		"inet mixed out 41: output limit drops",
+		"inet mixed out 42: output limit narrow drops",
+		"inet mixed out 43: output limit drops",
+		"inet mixed out 44: output limit narrow drops",
+		"inet mixed out 45: output limit drops",
+		"inet mixed out 46: output limit narrow drops",
+		"ip6 six out 2: output limit drops",
+		"ip6 six out 3: output limit drops",
+		"ip filter OUTPUT 2: output hashlimit drops counted 0",
+		"ip filter OUTPUT 3: output hashlimit narrow drops counted 0",
+		"ip filter OUTPUT 4: output limit narrow drops counted 0",
+		"ip filter OUTPUT 5: output limit drops counted 0",
+		"ip filter OUTPUT 6: output limit UDP drops counted 0",
+		"ip filter OUTPUT 7: output queue",
+	})
 }

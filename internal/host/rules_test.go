@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// answered are the kernel's answers in testdata/rules.txt.
-func answered(tb testing.TB, kind string) (all [][]byte) {
+// answered are the kernel's answers in a file of testdata.
+func answered(tb testing.TB, from, kind string) (all [][]byte) {
 	tb.Helper()
-	text, err := os.ReadFile("testdata/rules.txt")
+	text, err := os.ReadFile("testdata/" + from)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -36,15 +36,16 @@ func TestReadRules(t *testing.T) {
 	want := []string{
 		"inet filter in 7: input limit drops counted 0",
 		"inet filter in 8: input limit narrow drops counted 0",
-		"inet filter in 9: input limit narrow drops counted 0",
-		"inet filter in 11: input limit narrow drops counted 0",
+		"inet filter in 9: input limit UDP drops counted 0",
+		"inet filter in 11: input limit drops counted 0",
 		"inet filter in 12: input limit narrow drops counted 0",
 		"inet filter in 13: input limit drops counted 0",
+		"inet filter in 14: input numgen drops counted 0",
 		"inet filter in 15: input limit narrow drops counted 0",
 		"inet filter in 16: input limit narrow drops counted 0",
 		"inet filter in 17: input limit 8.388608mbit drops counted 0",
 		"inet filter in 18: input limit narrow drops",
-		"inet filter in 19: input limit narrow drops",
+		"inet filter in 19: input limit UDP drops",
 		"inet filter in 23: input limit narrow drops counted 0",
 		"inet filter out 24: output limit 10.24mbit drops counted 7",
 		"inet filter out 25: output limit 10.24mbit drops",
@@ -58,7 +59,7 @@ func TestReadRules(t *testing.T) {
 		"inet filter out 33: output numgen drops counted 0",
 		"inet filter out 35: output limit",
 		"inet filter out 36: output limit narrow",
-		"inet filter slowly 37:  limit drops counted 0",
+		"inet filter slowly 37: output limit drops counted 0",
 		"netdev dev e 2: ingress limit 83.88608mbit drops counted 0",
 		"ip filter OUTPUT 2: output limit",
 		"ip filter OUTPUT 3: output hashlimit drops counted 0",
@@ -69,20 +70,21 @@ func TestReadRules(t *testing.T) {
 		"ip filter INPUT 9: input hashlimit narrow drops counted 0",
 		"ip6 filter OUTPUT 2: output hashlimit drops counted 0",
 	}
-	var n Netfilter
-	for _, msg := range answered(t, "rule") {
-		if r, limits := readRule(msg); limits {
-			n.Suspects = append(n.Suspects, r)
-		}
+	all := newRuleset()
+	for _, msg := range answered(t, "rules.txt", "rule") {
+		all.add(msg)
 	}
-	hooks := map[chain]string{}
-	for _, msg := range answered(t, "chain") {
+	for _, msg := range answered(t, "rules.txt", "chain") {
 		c, hook := hooked(msg)
-		hooks[c] = hook
+		all.hooks[c] = hook
 	}
-	n.place(hooks)
+	sameRules(t, all.rules(), want)
+}
+
+func sameRules(t *testing.T, rules []Rule, want []string) {
+	t.Helper()
 	var got []string
-	for _, r := range n.Suspects {
+	for _, r := range rules {
 		got = append(got, summed(r))
 	}
 	for i := range max(len(got), len(want)) {
@@ -95,9 +97,12 @@ func TestReadRules(t *testing.T) {
 
 // summed is a rule in a line.
 func summed(r Rule) string {
-	s := fmt.Sprintf("%s %s %s %d: %s %s", r.Family, r.Table, r.Chain, r.Handle, r.Hook, r.Limit)
+	s := fmt.Sprintf("%s %s %s %d: %s %s", r.Family, r.Table, r.Chain, r.Handle, strings.Join(r.Hooks, "+"), r.Limit)
 	if r.Narrow {
 		s += " narrow"
+	}
+	if r.OnlyUDP {
+		s += " UDP"
 	}
 	if r.Rate != 0 {
 		s += " " + r.Rate.String()
@@ -111,16 +116,56 @@ func summed(r Rule) string {
 	return s
 }
 
-// A rule whose flags iptables asks of its own match for TCP, as it did before 1.8.8.
-func TestNarrowByFlagsOfXtables(t *testing.T) {
-	for mask, want := range map[byte]bool{0: false, 2: true} {
-		info := make([]byte, 12) // struct xt_tcp
-		info[9] = mask
-		var r ruleReader
-		r.expression("match", appendAttribute(appendAttribute(nil, 1, []byte("tcp\x00")), 3, info))
-		if r.Narrow != want {
-			t.Errorf("flags %d: %v", mask, r.Narrow)
+// What matches of iptables's say of packets under way.
+func TestNarrowByMatches(t *testing.T) {
+	flags := func(mask, value, inverted byte) []byte { // struct xt_tcp
+		return append(make([]byte, 9), mask, value, inverted)
+	}
+	const states, proto = 1, 2
+	tracked := func(asked, inverted, state uint16) []byte { // struct xt_conntrack_mtinfo3
+		info := make([]byte, 146)
+		for _, n := range []uint16{asked, inverted, state, 0} {
+			info = binary.NativeEndian.AppendUint16(info, n)
 		}
+		return append(info, make([]byte, 10)...)
+	}
+	for _, c := range []struct {
+		name         string
+		info         []byte
+		noTCP, noUDP bool
+	}{
+		{"tcp", flags(0, 0, 0), false, true},
+		{"tcp", flags(2, 2, 0), true, true},
+		{"tcp", flags(2, 2, 4), false, true},
+		{"tcp", flags(16, 16, 0), false, true},
+		{"tcp", nil, false, true},
+		{"udp", nil, true, false},
+		{"icmp6", nil, true, true},
+		{"conntrack", tracked(states, 0, 2), false, false},
+		{"conntrack", tracked(states, 0, 2|4), false, false},
+		{"conntrack", tracked(states, 0, 8), true, true},
+		{"conntrack", tracked(states, states, 2), true, true},
+		{"conntrack", tracked(states, states, 8), false, false},
+		{"conntrack", tracked(proto, 0, 0), false, false},
+		{"conntrack", nil, false, false},
+		{"state", []byte{8, 0, 0, 0}, true, true},
+		{"state", []byte{2, 0, 0, 0}, false, false},
+		{"comment", nil, false, false},
+	} {
+		var r ruleReader
+		r.expression("match", appendAttribute(appendAttribute(nil, 1, []byte(c.name+"\x00")), 3, c.info))
+		if r.noTCP != c.noTCP || r.noUDP != c.noUDP {
+			t.Errorf("%s %v: no TCP %v, no UDP %v", c.name, c.info, r.noTCP, r.noUDP)
+		}
+	}
+}
+
+// A program that a rule hands packets to may drop them.
+func TestQueueRule(t *testing.T) {
+	var r ruleReader
+	r.expression("queue", nil)
+	if !r.suspect() || r.Limit != "queue" || r.Drops {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -145,39 +190,51 @@ func TestRulesListen(t *testing.T) {
 	}
 }
 
-// Of rules that do nothing but drop, the first thousand count, and only where they meet what leaves.
-func TestPlace(t *testing.T) {
-	var n Netfilter
+// Of rules that do nothing but drop, the first thousand count, and only where they meet nothing but what leaves.
+func TestPlainRules(t *testing.T) {
+	all := newRuleset()
 	for i := range uint64(1500) {
-		n.Suspects = append(n.Suspects, Rule{Chain: "out", Handle: i, Drops: true, Counted: true},
-			Rule{Chain: "in", Handle: i, Drops: true, Counted: true}, Rule{Chain: "in", Handle: i, Limit: "limit"})
+		for _, chain := range []string{"out", "in", "both", "unknown"} {
+			r := Rule{Chain: chain, Handle: i, Drops: true, Counted: true}
+			all.suspects = append(all.suspects, &ruleReader{Rule: r, decides: true})
+			r.Limit = "limit"
+			all.suspects = append(all.suspects, &ruleReader{Rule: r, decides: true})
+		}
 	}
-	n.place(map[chain]string{{name: "in"}: "input", {name: "out"}: "output"})
+	all.hooks = map[member]string{{name: "in"}: "input", {name: "out"}: "output"}
+	both := []member{{name: "both"}}
+	all.chains = map[member][]member{{name: "in"}: both, {name: "out"}: both, {name: "both"}: both}
 	plain, limiting := 0, 0
-	for _, r := range n.Suspects {
+	for _, r := range all.rules() {
 		if r.Limit != "" {
 			limiting++
-		} else if plain++; r.Hook != "output" {
+		} else if plain++; r.Chain != "out" {
+			t.Errorf("%+v", r)
+		}
+		if want := r.Chain == "out" || r.Chain == "both"; r.Outgoing() != want {
 			t.Errorf("%+v", r)
 		}
 	}
-	if plain != 1000 || limiting != 1500 {
+	if plain != 1000 || limiting != 6000 {
 		t.Errorf("%d that drop, %d that limit", plain, limiting)
 	}
 }
 
 // Whatever the kernel answers, reading it ends.
 func FuzzReadRule(f *testing.F) {
-	for _, kind := range []string{"rule", "chain"} {
-		for _, msg := range answered(f, kind) {
-			f.Add(msg)
+	for _, kind := range []string{"rule", "chain", "object", "elements"} {
+		for _, from := range []string{"rules.txt", "ruleset.txt"} {
+			for _, msg := range answered(f, from, kind) {
+				f.Add(msg)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
-		r, limits := readRule(msg)
-		if limits && (r.Limit == "" && !r.Counted || r.Dropped > 0 && !r.Counted) {
+		if r := readRule(msg); r.Dropped > 0 && !r.Counted {
 			t.Errorf("%+v", r)
 		}
 		hooked(msg)
+		verdicts(msg)
+		readCounter(msg)
 	})
 }
