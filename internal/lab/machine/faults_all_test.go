@@ -54,6 +54,7 @@ func faults() []fault {
 		{name: "the device is renamed while in force", on: one, run: renamed},
 		{name: "the device has another name after a reboot", on: one, run: renamedForGood},
 		{name: "a file that sorts later sets a value", on: one, run: laterFile},
+		{name: "others set the queue and a setting at each boot", on: all, run: setAtBoot},
 		{name: "the kernel has no cake any more after a reboot", on: one, run: losesCake},
 		{name: "a queue with filters: all kinds at once, and what does not come back", on: one, run: filtered},
 		{name: "the manager configures the uplink again", on: all, run: reconfigured},
@@ -666,6 +667,47 @@ func laterFile(s *subject) {
 		return
 	}
 	s.ended(asPlanned)
+}
+
+// setter is a way in which others set the uplink's queue, a setting, or both, at each boot.
+type setter struct {
+	file   string // that does so, which weir doctor is to name
+	script string // makes it so
+}
+
+// setters are those of a manager of the uplink, and in their own time those of any.
+func (m Manager) setters() []setter {
+	const queue, setting = "tc qdisc replace dev $dev root cake bandwidth 20mbit", "sysctl -qw net.ipv4.tcp_notsent_lowat=4096"
+	switch m {
+	case Networkd:
+		return []setter{
+			{"/etc/systemd/network/10-uplink.network", `printf '\n[CAKE]\nBandwidth=20M\n' >>/etc/systemd/network/10-uplink.network`},
+			{"/etc/ufw/sysctl.conf", `sed -i 's/^ENABLED=.*/ENABLED=yes/' /etc/ufw/ufw.conf; systemctl -q enable ufw
+				echo net/ipv4/tcp_notsent_lowat=4096 >>/etc/ufw/sysctl.conf`},
+			{"/etc/wireguard/wg0.conf", `key=$(wg genkey)
+				printf '[Interface]\nPrivateKey = %s\nAddress = 10.9.0.1/24\nPostUp = %s\nPostUp = %s\n' "$key" ` +
+				"\"" + queue + "\" '" + setting + "' " + `>/etc/wireguard/wg0.conf; systemctl -q enable wg-quick@wg0`},
+		}
+	case NetworkManager:
+		return []setter{{"/etc/NetworkManager/dispatcher.d/50-queue", `f=/etc/NetworkManager/dispatcher.d/50-queue
+			printf '#!/bin/sh\n[ "$2" = up ] && [ "$1" = %s ] || exit 0\n%s\n%s\n' $dev "` + queue + `" '` + setting + `' >$f
+			chmod 755 $f; systemctl -q enable NetworkManager-dispatcher`}}
+	}
+	return []setter{{"/etc/network/interfaces", `printf '\tpost-up %s\n\tpost-up %s\n' "` + queue + `" '` + setting +
+		`' >>/etc/network/interfaces`}}
+}
+
+// setAtBoot has others set at each boot what Weir sets: weir.service comes after them, and doctor names their file.
+func setAtBoot(s *subject) {
+	for _, w := range s.man.setters() {
+		s.must(s.m.Reset(s.ctx, s.from))
+		s.sh(w.script)
+		s.sh("weir up " + goal + " && weir confirm")
+		s.persists()
+		s.reboot()
+		s.holds(asPlanned, w.file, "sleep 5; "+inForce(goalRate))
+		s.holds(asPlanned, w.file+" is named", "weir doctor -v 2>&1 | tee /dev/stderr | grep -qF "+w.file)
+	}
 }
 
 func losesCake(s *subject) {
