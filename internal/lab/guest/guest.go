@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bbr"
 	"weir/internal/lab/boot"
 	"weir/internal/lab/measure"
 	"weir/internal/lab/qemu"
@@ -99,6 +100,11 @@ func work(text []byte) (*measure.Run, error) {
 	}
 	if err := wholeSecond(); err != nil {
 		return nil, err
+	}
+	if job.Scenario.UsesBBR() && qemu.Inside() {
+		if err := bbr.Load(); err != nil {
+			return nil, err
+		}
 	}
 	t, err := layOut(job)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/hint"
 	"weir/internal/lab/measure"
 	"weir/internal/qdisc"
@@ -39,10 +40,22 @@ const (
 	maxPoints      = 1000
 )
 
-// congestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config).
+const congestionControl = "net.ipv4.tcp_congestion_control"
+
+// congestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config), Weir's among
+// them.
 func congestionControls() []string {
-	return []string{"bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno",
+	return []string{"bbr", "bic", bbr.Name, "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno",
 		"scalable", "vegas", "veno", "westwood", "yeah"}
+}
+
+// UsesBBR reports whether a sender may use Weir's own congestion control.
+func (s *Scenario) UsesBBR() bool {
+	return slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.CC == bbr.Name }) ||
+		slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.CC == bbr.Name }) ||
+		slices.ContainsFunc(s.Candidate, func(c candidate) bool {
+			return c.Sysctl[congestionControl] == bbr.Name || c.Weir != nil && c.Weir.CC == bbr.Name
+		})
 }
 
 // fillIn gives every value that was left out its default.
@@ -670,7 +683,7 @@ func checkSysctls(m map[string]string, where []string) *problem {
 		if value == "" || strings.ContainsAny(value, "\n\x00") {
 			return wrong("", where, "sysctl %s has no value", key)
 		}
-		if key == "net.ipv4.tcp_congestion_control" && !slices.Contains(congestionControls(), value) {
+		if key == congestionControl && !slices.Contains(congestionControls(), value) {
 			return wrong("known: "+strings.Join(congestionControls(), " "), where, "unknown congestion control %q",
 				value)
 		}
