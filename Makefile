@@ -100,7 +100,7 @@ bench: lab-kernel weir ## how fast the lab is; what the commands cost that only 
 	@scripts/bench
 
 # The pages that the lab's kernel makes. Each is written whole or not at all.
-PAGES ?= seeds evidence relay peers programs traffic follow watch
+PAGES ?= seeds evidence relay peers programs traffic follow watch cc
 
 results: ## what the lab's kernel makes of results/, and the README's tables, with the newest linux-source there is; or some PAGES: measure and calibrate are two more (a test runs seeds, evidence and the README again)
 	@scripts/need lab-kernel

@@ -252,6 +252,7 @@ func TestDocumentsOfSections(t *testing.T) {
 		"results/programs.md": {"scenarios/programs", []string{"watch.toml", "watch-follow.toml"}}, // TestWatch
 		"results/traffic.md":  {"scenarios/traffic", []string{"base.toml"}},
 		"results/follow.md":   {"scenarios/follow", []string{"base.toml"}},
+		"results/cc.md":       {"scenarios/cc", []string{"base.toml"}},
 	} {
 		t.Run(doc, func(t *testing.T) { hasSections(t, doc, c.folder, c.none) })
 	}
