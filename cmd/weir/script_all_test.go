@@ -12,7 +12,7 @@ import (
 	"weir/internal/lab/qemu/kerneltest"
 )
 
-// The whole life of a BPF DualPI2, on stock kernels, which have what it takes.
+// The whole life of what is in BPF, on stock kernels, which have what it takes.
 func TestStockKernel(t *testing.T) {
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^dualpi2$"})
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^(dualpi2|control)$"})
 }

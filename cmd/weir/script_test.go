@@ -33,7 +33,8 @@ import (
 )
 
 // The command line as a person meets it. Each script has a network namespace of its own, in which the device up0 is
-// the uplink, down0 has no carrier and multi0 has four queues, and a state directory $STATE. In it:
+// the uplink, down0 has no carrier and multi0 has four queues, and a state directory $STATE. OTHER_NETNS is another
+// namespace, to be WEIR_NETNS for a while. In it:
 //
 //	weir ARGS        the program; WEIR_UID=65534 in the environment makes it nobody's
 //	                 WEIR_FULL=1: its output goes where there is no room.
@@ -41,6 +42,7 @@ import (
 //	                 WEIR_SYSTEMD=FILE: there is a systemd, which notes in FILE what it is asked for
 //	facts            prints all that weir could have changed, to compare before and after
 //	sysctl NAME VAL  somebody else sets NAME
+//	stays            is a process of the namespace until it is killed
 //	root DEV QDISC   somebody else replaces the root qdisc
 //	unroot DEV       somebody else deletes the root qdisc, as tc does: the kernel puts its default there
 //	clsact DEV       somebody else adds a clsact, for filters
@@ -88,6 +90,7 @@ func programs() map[string]func() {
 		"systemctl":   noteCall,
 		"facts":       func() { enter(); printFacts() },
 		"sysctl":      func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
+		"stays":       func() { enter(); select {} },
 		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
 		"unroot": func() {
 			enter()
@@ -155,6 +158,12 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { unix.Close(namespace) })
 			env.Setenv("WEIR_NETNS", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), namespace))
+			other, err := newNamespace()
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { unix.Close(other) })
+			env.Setenv("OTHER_NETNS", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), other))
 			// Not below the script's own directory, which nobody else may enter.
 			state, err := os.MkdirTemp("", "weir-state-")
 			if err != nil {
@@ -180,6 +189,14 @@ func TestScripts(t *testing.T) {
 			if condition == "pidns" {
 				_, err := os.Stat("/proc/self/ns/pid")
 				return err == nil, nil
+			}
+			if control, ok := strings.CutPrefix(condition, "cc:"); ok {
+				facts, err := host.Read()
+				return facts.Congestion.Has(control), err
+			}
+			if object, ok := strings.CutPrefix(condition, "takes:"); ok {
+				facts, err := host.Read()
+				return facts.Objects[object] == host.Yes, err
 			}
 			kind, ok := strings.CutPrefix(condition, "qdisc:")
 			if !ok {

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bbr"
 	"weir/internal/doctor"
 	"weir/internal/hint"
 	"weir/internal/host"
@@ -81,7 +82,8 @@ func newFake(t *testing.T) (Store, *fake) {
 			"net.ipv4.tcp_rmem":               {Value: "4096 131072 6291456"},
 			"net.ipv4.tcp_wmem":               {Value: "4096 16384 4194304"},
 		},
-		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}},
+		Congestion: host.Congestion{Available: []string{"cubic", "bbr"}, Brings: "89abcdef"},
+		Objects:    map[string]host.Support{bbr.Name: host.Yes},
 		Qdiscs: map[string]host.Support{"bpf_dualpi2": host.Yes, "cake": host.Yes, "fq_codel": host.Yes,
 			"fq": host.Yes},
 	}}
@@ -157,6 +159,23 @@ func (m *fake) SetFile(name string, want host.File, at time.Time) error {
 }
 
 func (m *fake) sweep(string) {}
+
+// SetBBR takes the steps that the live one takes: the old one goes first.
+func (m *fake) SetBBR(version string) error {
+	m.step()
+	if err := m.write(bbr.Name, version); err != nil {
+		return err
+	}
+	c := &m.f.Congestion
+	c.Registered = ""
+	c.Available = slices.DeleteFunc(slices.Clone(c.Available), func(name string) bool { return name == bbr.Name })
+	m.step()
+	if version != "" {
+		c.Registered, c.Available = version, append(c.Available, bbr.Name)
+		m.step()
+	}
+	return nil
+}
 
 func (m *fake) CleanQueue(index, segs int) error {
 	if !slices.ContainsFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }) {

@@ -89,6 +89,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	packed := plan.Goal{Dev: "eth0", Rate: 50e6, Role: "relay", Carries: "forward"}
 	own, ownFaster := plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 50mbit", Only: true},
 		plan.Goal{Dev: "eth0", Qdisc: "bpf_dualpi2 rate 60mbit", Only: true}
+	hears, hearsMore := plan.Goal{Dev: "eth0", Rate: 50e6, CC: "bpf_bbr"},
+		plan.Goal{Dev: "eth0", Rate: 500e6, CC: "bpf_bbr"}
 	none := plan.Goal{}
 	files := func(_ Store, m *fake) { m.kept(); m.found, _ = m.facts() }
 
@@ -148,6 +150,17 @@ func TestKilledAtEveryStep(t *testing.T) {
 			[]plan.Goal{none}},
 		"down with a second not confirmed": {[]func(Store, *fake){up(first, 0), up(second, minute)}, down(false),
 			[]plan.Goal{none, first}},
+
+		"a congestion control": {nil, up(hears, 0), []plan.Goal{none, hears}},
+		"a congestion control, not confirmed": {[]func(Store, *fake){up(first, 0)}, up(hears, minute),
+			[]plan.Goal{first}},
+		"a congestion control that is taken down": {[]func(Store, *fake){up(hears, 0)}, down(false),
+			[]plan.Goal{none, hears}},
+		"a congestion control beside another rate": {[]func(Store, *fake){up(hears, 0)}, up(hearsMore, 0),
+			[]plan.Goal{hears, hearsMore}},
+		"a congestion control no more": {[]func(Store, *fake){up(hears, 0)}, up(first, 0),
+			[]plan.Goal{hears, first}},
+		"the timer, from a congestion control": {[]func(Store, *fake){up(hears, minute)}, expires, []plan.Goal{none}},
 
 		"a queue only": {nil, up(own, 0), []plan.Goal{none, own}},
 		"a queue only, changed": {[]func(Store, *fake){up(own, 0)}, up(ownFaster, 0),

@@ -17,14 +17,19 @@ func (s Store) set(j *journal.Journal, c plan.Change) error {
 }
 
 // inOrder puts changes in the order of the table. Before all comes the kernel's default for queues: one that the kernel
-// made by itself is put back by letting it make one again. Files stay in the order in which they are given.
+// made by itself is put back by letting it make one again. A congestion control goes after the settings that name it.
+// Files stay in the order in which they are given.
 func inOrder(changes []plan.Change) []plan.Change {
 	first := kernel.Target{Kind: kernel.Sysctl, Name: "net.core.default_qdisc"}
 	rank := func(c plan.Change) int {
 		if c.Target == first {
 			return -1
 		}
-		return c.Kind.Order()
+		order := 2 * c.Kind.Order()
+		if c.New == kernel.Value(kernel.Absent) {
+			order = 2*kernel.Sysctl.Order() + 1
+		}
+		return order
 	}
 	changes = slices.Clone(changes)
 	slices.SortStableFunc(changes, func(a, b plan.Change) int { return rank(a) - rank(b) })

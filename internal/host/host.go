@@ -91,6 +91,9 @@ type Congestion struct {
 	Available []string `json:"available"` // ready to use
 	// as modules on disk; the kernel loads one when its name is written to the sysctl
 	Loadable []string `json:"loadable,omitempty"`
+	// bpf_bbr: the version of the one that a weir has registered, as far as this process can tell; "" if none has
+	Registered string `json:"registered,omitempty"`
+	Brings     string `json:"brings,omitempty"` // and the version of the one that this program brings along
 }
 
 // Has reports whether a congestion control can be chosen.

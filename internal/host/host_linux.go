@@ -42,6 +42,7 @@ func read() (Facts, processes, error) {
 	f.Qdiscs = support(root, f.Kernel, probe)
 	f.readObjects(objects())
 	f.Qdiscs[qdisc.BPF] = f.Objects[qdisc.BPF]
+	f.readBBR()
 	index := modules(root, f.Kernel)
 	f.OtherQdiscs = index.others(f.Qdiscs)
 	f.Ingress, f.Unpack = index.ingress(), index.all(UnpackModules()...)

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"weir/internal/bbr"
 	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
 )
@@ -12,5 +13,14 @@ import (
 func objects() map[string]func() error {
 	return map[string]func() error{
 		qdisc.BPF: dualpi2.Probe,
+		bbr.Name:  bbr.Probe,
+	}
+}
+
+// readBBR asks the kernel whose bpf_bbr it has, where it has one.
+func (f *Facts) readBBR() {
+	f.Congestion.Brings = bbr.Version()
+	if f.Congestion.Has(bbr.Name) {
+		f.Congestion.Registered, _ = bbr.Registered()
 	}
 }

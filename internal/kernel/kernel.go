@@ -85,6 +85,9 @@ type Machine interface {
 	CleanQueue(link, gsoSegs int) error
 	// SetIngress has what arrives pass it first; empty: takes that away; and reads it back.
 	SetIngress(link int, a qdisc.Arriving) error
+	// SetBBR registers bpf_bbr in a version, in place of another; "": takes it away. Each network namespace that has it
+	// as its default has the new one then, or what this one has.
+	SetBBR(version string) error
 	SetSysctl(name, value string) error // writes, and reads it back
 	// SetFile puts it there whole or not at all, and on disk; as written at a time, if one is given.
 	SetFile(path string, file host.File, at time.Time) error
@@ -92,7 +95,7 @@ type Machine interface {
 
 // Objects is the table. Changes are carried out in its order: without the queues the rest is not wanted, and files come
 // last.
-func Objects() []Object { return []Object{root(), ingress(), sysctl(), file()} }
+func Objects() []Object { return []Object{root(), ingress(), control(), sysctl(), file()} }
 
 // Object is the row of a kind. It is false of a kind of a later version.
 func (k Kind) Object() (Object, bool) {
@@ -147,7 +150,7 @@ func (t Target) Dev() string {
 // IsFile reports whether it is no part of the running kernel.
 func (t Target) IsFile() bool { return t.Object().File }
 
-// Value is what a target has, or is to have: a Queue, an Incoming, a Setting or a Content. Nil is one that is not
+// Value is what a target has, or is to have: a Queue, an Incoming, a Version, a Setting or a Content. Nil is one that is not
 // known.
 type Value interface {
 	// String writes it as tc, sysctl or host.File does.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/bbr"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/kernel"
@@ -358,6 +359,10 @@ func sysctlFile(changes []Change, kept []*draft) string {
 	text := ""
 	for _, c := range changes {
 		asks := func(d *draft) bool { _, asks := d.wants[c.Name]; return asks }
+		// Before weir up --boot has registered it a name is unknown, and systemd-sysctl would fail.
+		if c.New == kernel.Value(kernel.Setting(bbr.Name)) {
+			continue
+		}
 		if c.Kind == kernel.Sysctl && slices.ContainsFunc(kept, asks) {
 			text += c.Name + " = " + c.New.String() + "\n"
 		}

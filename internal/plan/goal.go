@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/bbr"
 	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/text"
@@ -230,7 +231,11 @@ func DeviceNames(f host.Facts) (names []string) {
 }
 
 func congestionControls(f host.Facts) []string {
-	return slices.Concat([]string{"auto", "keep"}, f.Congestion.Available, f.Congestion.Loadable)
+	known := slices.Concat([]string{"auto", "keep"}, f.Congestion.Available, f.Congestion.Loadable)
+	if f.Objects[bbr.Name] != host.No && !slices.Contains(known, bbr.Name) {
+		known = append(known, bbr.Name)
+	}
+	return known
 }
 
 // Args is a goal as the arguments of a command line.

@@ -182,7 +182,8 @@ func TestFieldsSuggest(t *testing.T) {
 	f := with(t, tunnel("wg0", "wireguard"))
 	f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "ifb"})
 	for name, want := range map[string][]string{"dev": {"eth0", "eth1", "wg0"}, "rate": {"auto"}, "follow": {"auto"},
-		"cc": {"auto", "keep", "cubic", "reno", "bbr", "dctcp"}, "qdisc": qdisc.Kinds(), "overhead": qdisc.Framings()} {
+		"cc":    {"auto", "keep", "cubic", "reno", "bbr", "dctcp", "bpf_bbr"},
+		"qdisc": qdisc.Kinds(), "overhead": qdisc.Framings()} {
 		i := slices.IndexFunc(Fields(), func(f Field) bool { return f.Name == name })
 		if got := Fields()[i].Suggests(f); !slices.Equal(got, want) {
 			t.Errorf("--%s: %q, want %q", name, got, want)

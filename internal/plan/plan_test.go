@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/kernel"
@@ -22,6 +23,18 @@ import (
 )
 
 func forwards(f *host.Facts) { f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "1"} }
+
+func bringsBBR(f *host.Facts) {
+	f.Congestion.Brings, f.Objects = "89abcdef", map[string]host.Support{bbr.Name: host.Yes}
+}
+
+// hasBBR has the kernel have bpf_bbr in a version; "": built in.
+func hasBBR(version string) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Congestion.Registered = version
+		f.Congestion.Available = append(slices.Clone(f.Congestion.Available), bbr.Name)
+	}
+}
 
 func tunnel(name, kind string, ports ...string) func(*host.Facts) {
 	return func(f *host.Facts) {
@@ -36,7 +49,7 @@ func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 	f.Sysctls, f.Links = maps.Clone(f.Sysctls), slices.Clone(f.Links)
 	for _, c := range p.Changes {
 		switch c.Kind {
-		case kernel.Root, kernel.Ingress, kernel.Sysctl, kernel.File:
+		case kernel.Root, kernel.Ingress, kernel.Control, kernel.Sysctl, kernel.File:
 		default:
 			t.Fatalf("%s: apply cannot carry out a change of kind %s: add a case to it", c.Target, c.Kind)
 		}
@@ -59,6 +72,9 @@ func apply(t testing.TB, p Plan, f host.Facts) host.Facts {
 		case kernel.Queue:
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == c.Name })
 			f.Links[i].Tree = tree(t, want.String(), f.Links[i].TxQueues)
+		case kernel.Version:
+			f.Congestion.Registered = want.String()
+			f.Congestion.Available = append(slices.Clone(f.Congestion.Available), c.Name)
 		case kernel.Setting:
 			f.Sysctls[c.Name] = host.Sysctl{Value: string(want)}
 		}
@@ -107,6 +123,28 @@ func ruled(t *testing.T) []planned {
 		{
 			name: "a narrow, short link", goal: Goal{Rate: 50e6, RTT: ms(48)}, facts: server(t),
 			want: own50 + "\n" + lowat,
+		},
+		{
+			name: "weir's own congestion control", goal: Goal{Rate: 50e6, RTT: ms(48), CC: "bpf_bbr"},
+			facts: with(t, bringsBBR),
+			want:  own50 + "\nbpf_bbr: 89abcdef\ntcp_congestion_control: bpf_bbr\n" + lowat,
+		},
+		{
+			name: "weir's own congestion control, of another version",
+			goal: Goal{Rate: 50e6, RTT: ms(48), CC: "bpf_bbr"},
+			facts: with(t, bringsBBR, hasBBR("0123abcd"),
+				func(f *host.Facts) { f.Sysctls[congestionControl] = host.Sysctl{Value: bbr.Name} }),
+			want: own50 + "\nbpf_bbr: 89abcdef\n" + lowat,
+		},
+		{
+			name: "weir's own congestion control, there already", goal: Goal{Rate: 50e6, RTT: ms(48), CC: "bpf_bbr"},
+			facts: with(t, bringsBBR, hasBBR("89abcdef")),
+			want:  own50 + "\ntcp_congestion_control: bpf_bbr\n" + lowat,
+		},
+		{
+			name: "bpf_bbr that is somebody else's", goal: Goal{Rate: 50e6, RTT: ms(48), CC: "bpf_bbr"},
+			facts: with(t, hasBBR("")),
+			want:  own50 + "\ntcp_congestion_control: bpf_bbr\n" + lowat,
 		},
 		{
 			name: "a host that serves UDP", goal: Goal{Rate: 50e6, Serves: "udp", RTT: ms(10)}, facts: server(t),
@@ -697,6 +735,14 @@ func TestRefusals(t *testing.T) {
 		{"L4S without rate", Goal{Prefer: "l4s"}, server(t), "L4S", "--rate", true},
 		{"L4S and BBR", Goal{Prefer: "l4s", Rate: 1e6, CC: "bbr"}, server(t), "other people's packets", "--cc", true},
 		{"no such congestion control", Goal{CC: "prague"}, server(t), "no congestion control prague", "cubic", false},
+		{"weir's own congestion control, and the kernel takes none", Goal{CC: "bpf_bbr"}, with(t, func(f *host.Facts) {
+			f.Objects = map[string]host.Support{bbr.Name: host.No}
+			f.Lacks = map[string]string{bbr.Name: "the kernel says nothing of its types (CONFIG_DEBUG_INFO_BTF)"}
+		}), "does not take bpf_bbr: the kernel says nothing of its types", "--cc bbr", false},
+		{"weir's own congestion control, and root may not load it", Goal{CC: "bpf_bbr"}, with(t, func(f *host.Facts) {
+			f.Admin, f.Objects = true, map[string]host.Support{bbr.Name: host.Unknown}
+			f.Lacks = map[string]string{bbr.Name: "operation not permitted"}
+		}), "takes bpf_bbr cannot be told: operation not permitted", "--cc keep", false},
 		{"nothing to shape with", Goal{Rate: 1e6}, with(t, kernelWith("fq_codel")), "neither cake nor htb", "fq_codel",
 			false},
 		{"ingress too slow to reach", Goal{Ingress: 1000}, server(t), "ingress rate 1kbit would leave too little",
@@ -715,7 +761,8 @@ func TestRefusals(t *testing.T) {
 		{"somebody's ifb", Goal{Ingress: 1e6}, with(t, func(f *host.Facts) {
 			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, ingress("ingress"))
 			f.Links[1].Redirect = "ifb4eth0"
-			f.Links = append(f.Links, host.Link{Name: "ifb4eth0", Kind: "ifb", Tree: tree(t, "cake bandwidth 20mbit", 1)})
+			f.Links = append(f.Links,
+				host.Link{Name: "ifb4eth0", Kind: "ifb", Tree: tree(t, "cake bandwidth 20mbit", 1)})
 		}), "what comes in by eth0 is shaped already, by cake on ifb4eth0, to 20mbit", "without --ingress", false},
 		{"somebody's device", Goal{Ingress: 1e6}, with(t,
 			func(f *host.Facts) { f.Links = append(f.Links, host.Link{Name: qdisc.IFB, Kind: "dummy"}) }),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/bbr"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/qdisc"
@@ -89,6 +90,9 @@ func lossyBBR(d *draft) error {
 }
 
 func (d *draft) kernelHas(cc string) error {
+	if cc == bbr.Name {
+		return d.register()
+	}
 	if d.facts.Congestion.Has(cc) {
 		return nil
 	}

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 	"weir/internal/wire"
@@ -541,6 +543,27 @@ func chooseCongestionControl(d *draft) error {
 	return nil
 }
 
+// register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change.
+func (d *draft) register() error {
+	now, want := kernel.VersionOf(d.facts), kernel.Version(d.facts.Congestion.Brings)
+	switch support := d.facts.Objects[bbr.Name]; {
+	case now == kernel.NotOurs || now == want:
+	case support == host.No:
+		return &hint.Error{What: fmt.Sprintf("kernel %s does not take %s: %s", d.facts.Kernel, bbr.Name,
+			d.facts.Lacks[bbr.Name]), Try: "--cc keep, or --cc bbr"}
+	case support != host.Yes && d.facts.Admin:
+		return &hint.Error{What: fmt.Sprintf("whether kernel %s takes %s cannot be told: %s", d.facts.Kernel, bbr.Name,
+			d.facts.Lacks[bbr.Name]), Try: "--cc keep, or --cc bbr"}
+	default:
+		d.Changes = append(d.Changes, Change{
+			Target: kernel.Target{Kind: kernel.Control, Name: bbr.Name}, Old: now, New: want,
+			Reason:   "weir's own congestion control, in BPF: the kernel keeps it without a process",
+			Evidence: "none: the choice is yours",
+		})
+	}
+	return nil
+}
+
 // outrunByLoss reports whether one connection of cubic would not fill the path, for what it loses.
 //
 // Cubic's window comes to what RFC 9438 gives for random loss p: 1.054 × (RTT/p)^¾ packets (section 5.1), or the window
@@ -617,7 +640,7 @@ func sizeBuffers(d *draft) error {
 		limit = min(limit, uint64(d.facts.Memory)/pressureShare/mib*mib)
 	}
 	sending := 4.0
-	if d.cc == "bbr" {
+	if d.cc == "bbr" || d.cc == bbr.Name { // of that the factor is 3, too (sndbuf_expand in internal/bbr/bpf)
 		sending = 6
 	}
 	for _, b := range []struct {

@@ -68,6 +68,7 @@ func faults() []fault {
 		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
 		{name: "DualPI2 in BPF, and another's TCX programs write its note", on: one, suites: []string{"sid"},
 			run: overwritten},
+		{name: "weir's congestion control, then a reboot", on: one, quick: true, run: controlReboots},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
 	for _, f := range filters() {
@@ -924,6 +925,24 @@ func elsewhere(s *subject) {
 }
 
 // l4sReboots needs a kernel that takes a BPF qdisc.
+// controlReboots has a congestion control in BPF kept over a reboot, and taken away from all network namespaces.
+func controlReboots(s *subject) {
+	const chosen = `[ "$(sysctl -n net.ipv4.tcp_congestion_control)" = bpf_bbr ]`
+	found := s.look()
+	s.sh("weir up " + goal + " --cc bpf_bbr && weir confirm")
+	s.persists()
+	s.holds(asPlanned, "a network namespace that is new", inForce(goalRate)+" && "+chosen+` && ip netns add other &&
+		[ "$(ip netns exec other sysctl -n net.ipv4.tcp_congestion_control)" = bpf_bbr ] && ip netns del other`)
+	s.reboot()
+	s.holds(asPlanned, "after the reboot", inForce(goalRate)+" && "+chosen+` && weir status &&
+		[ -z "$(systemctl --failed --no-legend)" ]`)
+	s.sh("ip netns add other")
+	s.sh(s.down + ` && [ "$(ip netns exec other sysctl -n net.ipv4.tcp_congestion_control)" = cubic ] && ip netns del other`)
+	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
+	s.holds(asBefore, "its name is gone", "! grep -q bpf_bbr /proc/sys/net/ipv4/tcp_available_congestion_control && "+
+		"! dmesg | grep -E 'WARNING|BUG|Oops'")
+}
+
 func l4sReboots(s *subject) {
 	found := s.look()
 	s.sh("weir up " + goal + " --prefer l4s && weir confirm")
