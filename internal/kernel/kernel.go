@@ -150,8 +150,8 @@ func (t Target) Dev() string {
 // IsFile reports whether it is no part of the running kernel.
 func (t Target) IsFile() bool { return t.Object().File }
 
-// Value is what a target has, or is to have: a Queue, an Incoming, a Version, a Setting or a Content. Nil is one that is not
-// known.
+// Value is what a target has, or is to have: a Queue, an Incoming, a Version, a Setting or a Content. Nil is one that
+// is not known.
 type Value interface {
 	// String writes it as tc, sysctl or host.File does.
 	String() string
