@@ -46,8 +46,7 @@ const congestionControl = "net.ipv4.tcp_congestion_control"
 // them.
 func congestionControls() []string {
 	return []string{"bbr", "bic", bbr.Name, "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv",
-		"reno",
-		"scalable", "vegas", "veno", "westwood", "yeah"}
+		"reno", "scalable", "vegas", "veno", "westwood", "yeah"}
 }
 
 // UsesBBR reports whether a sender may use Weir's own congestion control.
