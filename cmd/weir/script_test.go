@@ -90,8 +90,15 @@ func programs() map[string]func() {
 		"systemctl":   noteCall,
 		"facts":       func() { enter(); printFacts() },
 		"sysctl":      func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
-		"stays":       func() { enter(); select {} },
-		"root":        func() { enter(); setRoot(os.Args[1], os.Args[2]) },
+		"stays": func() {
+			if os.Getenv("WEIR_NETNS") == "" {
+				select {}
+			}
+			enter() // with this thread: all of the process is there once it is a program anew
+			os.Unsetenv("WEIR_NETNS")
+			check(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+		},
+		"root": func() { enter(); setRoot(os.Args[1], os.Args[2]) },
 		"unroot": func() {
 			enter()
 			at := netlink.QdiscAttrs{LinkIndex: linkOf(os.Args[1]).Attrs().Index, Parent: netlink.HANDLE_ROOT}
