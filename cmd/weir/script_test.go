@@ -92,7 +92,8 @@ func programs() map[string]func() {
 		"sysctl":      func() { enter(); check(os.WriteFile(host.SysctlPath(os.Args[1]), []byte(os.Args[2]), 0)) },
 		"stays": func() {
 			if os.Getenv("WEIR_NETNS") == "" {
-				select {}
+				_ = unix.Pause()
+				return
 			}
 			enter() // with this thread: all of the process is there once it is a program anew
 			os.Unsetenv("WEIR_NETNS")

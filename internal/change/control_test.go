@@ -58,6 +58,22 @@ func TestControlBeforeItsSetting(t *testing.T) {
 	order(setting+"cubic", bbr.Name+" = ")
 }
 
+// Who is not root sees that there is one, and not which.
+func TestControlUnseen(t *testing.T) {
+	s, m := newFake(t)
+	if _, err := s.Up(plan.Goal{Dev: "eth0", Rate: 50e6, CC: bbr.Name}, 0); err != nil {
+		t.Fatal(err)
+	}
+	m.f.Admin, m.f.Congestion.Registered = false, ""
+	if status, err := s.Status(); err != nil || len(status.Drift) > 0 || !status.InForce {
+		t.Errorf("%+v, %v", status, err)
+	}
+	m.f.Congestion.Available = []string{"cubic"}
+	if status, err := s.Status(); err != nil || len(status.Drift) != 1 {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
 // One that nobody registered with BPF stays as it is, and only the setting goes back.
 func TestControlOfTheKernel(t *testing.T) {
 	s, m := newFake(t)

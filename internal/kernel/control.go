@@ -19,12 +19,6 @@ func control() Object {
 		Parse: func(text string) (Value, error) { return Version(text), nil },
 		Now:   func(f host.Facts, name string) (Value, bool) { return VersionOf(f), name == bbr.Name },
 		Owner: func(host.Facts, string) string { return "" },
-		Hidden: func(f host.Facts, _ string) string {
-			if f.Congestion.Has(bbr.Name) {
-				return "a congestion control in BPF"
-			}
-			return ""
-		},
 		// One of another weir's is ours as well.
 		Ours:   func(now Value, _ []Value) bool { return now != Absent && now != NotOurs },
 		Valid:  func(name string, was Value) bool { return name == bbr.Name && was == Absent },
@@ -43,19 +37,22 @@ func control() Object {
 	}
 }
 
-// Version is that of a congestion control in BPF: eight hexadecimal digits, Absent or NotOurs.
+// Version is that of a congestion control in BPF: eight hexadecimal digits, Absent, NotOurs or Unseen.
 type Version string
 
 // What a kernel has in place of a version of Weir's.
 const (
 	Absent  Version = "none"
 	NotOurs Version = "not weir's" // built in, or registered by another program
+	Unseen  Version = "there"      // only root may look into it: it is taken for what it was set to
 )
 
 func (v Version) String() string { return string(v) }
 
-// Meets compares the versions.
-func (v Version) Meets(want Value) bool { return want == Value(v) }
+// Meets compares the versions. One that was not seen may be any.
+func (v Version) Meets(want Value) bool {
+	return want == Value(v) || v == Unseen && want != Value(Absent) && want != Value(NotOurs)
+}
 
 // VersionOf is the bpf_bbr that a host has.
 func VersionOf(f host.Facts) Version {
@@ -64,6 +61,8 @@ func VersionOf(f host.Facts) Version {
 		return Absent
 	case f.Congestion.Registered != "":
 		return Version(f.Congestion.Registered)
+	case !f.Admin:
+		return Unseen
 	}
 	return NotOurs
 }

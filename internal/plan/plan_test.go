@@ -143,7 +143,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "bpf_bbr that is somebody else's", goal: Goal{Rate: 50e6, RTT: ms(48), CC: "bpf_bbr"},
-			facts: with(t, hasBBR("")),
+			facts: with(t, hasBBR(""), func(f *host.Facts) { f.Admin = true }),
 			want:  own50 + "\ntcp_congestion_control: bpf_bbr\n" + lowat,
 		},
 		{
