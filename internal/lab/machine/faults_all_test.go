@@ -678,11 +678,13 @@ type setter struct {
 
 // setters are those of a manager of the uplink, and in their own time those of any.
 func (m Manager) setters() []setter {
-	const queue, setting = "tc qdisc replace dev $dev root cake bandwidth 20mbit", "sysctl -qw net.ipv4.tcp_notsent_lowat=4096"
+	const queue = "tc qdisc replace dev $dev root cake bandwidth 20mbit"
+	const setting = "sysctl -qw net.ipv4.tcp_notsent_lowat=4096"
 	switch m {
 	case Networkd:
 		return []setter{
-			{"/etc/systemd/network/10-uplink.network", `printf '\n[CAKE]\nBandwidth=20M\n' >>/etc/systemd/network/10-uplink.network`},
+			{"/etc/systemd/network/10-uplink.network",
+				`printf '\n[CAKE]\nBandwidth=20M\n' >>/etc/systemd/network/10-uplink.network`},
 			{"/etc/ufw/sysctl.conf", `sed -i 's/^ENABLED=.*/ENABLED=yes/' /etc/ufw/ufw.conf; systemctl -q enable ufw
 				echo net/ipv4/tcp_notsent_lowat=4096 >>/etc/ufw/sysctl.conf`},
 			{"/etc/wireguard/wg0.conf", `key=$(wg genkey)
@@ -691,7 +693,8 @@ func (m Manager) setters() []setter {
 		}
 	case NetworkManager:
 		return []setter{{"/etc/NetworkManager/dispatcher.d/50-queue", `f=/etc/NetworkManager/dispatcher.d/50-queue
-			printf '#!/bin/sh\n[ "$2" = up ] && [ "$1" = %s ] || exit 0\n%s\n%s\n' $dev "` + queue + `" '` + setting + `' >$f
+			printf '#!/bin/sh\n[ "$2" = up ] && [ "$1" = %s ] || exit 0\n%s\n%s\n' $dev "` + queue + `" '` + setting +
+			`' >$f
 			chmod 755 $f; systemctl -q enable NetworkManager-dispatcher`}}
 	}
 	return []setter{{"/etc/network/interfaces", `printf '\tpost-up %s\n\tpost-up %s\n' "` + queue + `" '` + setting +
@@ -937,7 +940,8 @@ func controlReboots(s *subject) {
 	s.holds(asPlanned, "after the reboot", inForce(goalRate)+" && "+chosen+` && weir status &&
 		[ -z "$(systemctl --failed --no-legend)" ]`)
 	s.sh("ip netns add other")
-	s.sh(s.down + ` && [ "$(ip netns exec other sysctl -n net.ipv4.tcp_congestion_control)" = cubic ] && ip netns del other`)
+	s.sh(s.down + ` && [ "$(ip netns exec other sysctl -n net.ipv4.tcp_congestion_control)" = cubic ] &&
+		ip netns del other`)
 	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
 	s.holds(asBefore, "its name is gone", "! grep -q bpf_bbr /proc/sys/net/ipv4/tcp_available_congestion_control && "+
 		"! dmesg | grep -E 'WARNING|BUG|Oops'")

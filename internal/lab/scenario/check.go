@@ -45,8 +45,8 @@ const congestionControl = "net.ipv4.tcp_congestion_control"
 // congestionControls are those that the lab kernel has built in (internal/lab/uml/kernel/fragment.config), Weir's among
 // them.
 func congestionControls() []string {
-	return []string{"bbr", "bic", bbr.Name, "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv",
-		"reno", "scalable", "vegas", "veno", "westwood", "yeah"}
+	return []string{"bbr", "bic", bbr.Name, "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp",
+		"nv", "reno", "scalable", "vegas", "veno", "westwood", "yeah"}
 }
 
 // UsesBBR reports whether a sender may use Weir's own congestion control.
