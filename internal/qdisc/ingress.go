@@ -170,23 +170,17 @@ func (c *Conn) dropFilter(ifindex int, f Filter) error {
 // Redirect returns to which interface the first filter that does so redirects all that arrives at another; 0 is one
 // that is gone.
 func (c *Conn) Redirect(ifindex int) (to int, ok bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	filters, err := c.filters(ifindex, atIngress)
-	if err != nil {
-		return 0, false, err
-	}
-	for _, f := range filters {
-		if to, ok := f.redirects(); ok {
-			return to, true, nil
-		}
-	}
-	return 0, false, nil
+	return c.leads(ifindex, Filter.redirects)
 }
 
 // Diverted returns to which interface somebody leads what arrives at another: like Redirect, and also by filters and
 // actions that SetIngress does not make.
 func (c *Conn) Diverted(ifindex int) (to int, ok bool, err error) {
+	return c.leads(ifindex, Filter.diverts)
+}
+
+// leads asks the filters at a device's ingress, one after the other, whereto each leads.
+func (c *Conn) leads(ifindex int, whereto func(Filter) (int, bool)) (to int, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	filters, err := c.filters(ifindex, atIngress)
@@ -194,7 +188,7 @@ func (c *Conn) Diverted(ifindex int) (to int, ok bool, err error) {
 		return 0, false, err
 	}
 	for _, f := range filters {
-		if to, ok := f.diverts(); ok {
+		if to, ok := whereto(f); ok {
 			return to, true, nil
 		}
 	}
