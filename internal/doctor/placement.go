@@ -40,15 +40,16 @@ func placement(p *patient) []Finding {
 func (p *patient) busiest() (cpu int, others, share float64) {
 	var sum float64
 	n := 0
-	for ; ; n++ {
-		softirq, had := host.CPUCounts(n)
-		if _, there := p.deep.Counts[had]; !there {
-			break
+	for number := range host.MostCPUs {
+		softirq, had := host.CPUCounts(number)
+		if _, there := p.deep.Counts[had]; !there { // it is offline
+			continue
 		}
+		n++
 		s := float64(p.deep.Rose[softirq]) / float64(max(1, p.deep.Rose[had]))
 		sum += s
 		if s > share {
-			cpu, share = n, s
+			cpu, share = number, s
 		}
 	}
 	if n < 2 {

@@ -89,17 +89,20 @@ func softnet(all Counts, text string) {
 	}
 }
 
+// MostCPUs is how many CPUs are looked at.
+const MostCPUs = 512
+
 // stolen reads the line "cpu": user nice system idle iowait irq softirq steal, in ticks; and of those of each CPU what
 // softirqs took.
 func stolen(all Counts, text string) {
-	const softirq, steal, most = 6, 7, 512
+	const softirq, steal = 6, 7
 	for l := range strings.Lines(text) {
 		fields := strings.Fields(l)
 		if len(fields) <= steal+1 {
 			continue
 		}
 		name, is := strings.CutPrefix(fields[0], "cpu")
-		if cpu, err := strconv.Atoi(name); !is || name != "" && (err != nil || cpu < 0 || cpu >= most) {
+		if cpu, err := strconv.Atoi(name); !is || name != "" && (err != nil || cpu < 0 || cpu >= MostCPUs) {
 			continue
 		}
 		for i, field := range fields[1 : steal+2] {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,11 +39,16 @@ func (t *tree) interrupts(all Counts) (list []Interrupt) {
 			owners[e.Name()], owners[path.Base(below)] = e.Name(), e.Name()
 		}
 	}
-	for l := range strings.Lines(string(t.read("proc/interrupts"))) {
+	text := string(t.read("proc/interrupts"))
+	blocks := map[string]int{}
+	for _, m := range gveBlock.FindAllStringSubmatch(text, -1) {
+		blocks[m[2]]++
+	}
+	for l := range strings.Lines(text) {
 		number, rest, _ := strings.Cut(strings.TrimSpace(l), ":")
 		n, err := strconv.Atoi(number)
 		dev := owner(rest, owners)
-		if err != nil || dev == "" || len(list) == most {
+		if err != nil || dev == "" || len(list) == most || gveSends(rest, blocks) {
 			continue
 		}
 		i := Interrupt{Dev: dev, Number: n}
@@ -64,6 +70,23 @@ func (t *tree) interrupts(all Counts) (list []Interrupt) {
 	return list
 }
 
+// gveBlock is how Google's gve names an interrupt: by its number among the device's, and the device.
+var gveBlock = regexp.MustCompile(`(?m)\bgve-ntfy-blk(\d+)@pci:(\S+)$`)
+
+// gveSends reports whether a line of /proc/interrupts is one of gve's for sending alone: of so many of a device the
+// first half is (gve_rx_idx_to_ntfy in drivers/net/ethernet/google/gve/gve.h).
+func gveSends(line string, blocks map[string]int) bool {
+	m := gveBlock.FindStringSubmatch(line)
+	if m == nil {
+		return false
+	}
+	number, err := strconv.Atoi(m[1])
+	return err == nil && number < blocks[m[2]]/2
+}
+
+// sends is how drivers name what is for sending alone.
+var sends = regexp.MustCompile(`^(?:tx\d*|output\..*)$`)
+
 // owner is the device that a line of /proc/interrupts names at its end; "" if it names none of them.
 func owner(line string, owners map[string]string) string {
 	fields := strings.Fields(line)
@@ -71,8 +94,7 @@ func owner(line string, owners map[string]string) string {
 		return ""
 	}
 	parts := strings.FieldsFunc(fields[len(fields)-1], func(r rune) bool { return r == '-' || r == '@' })
-	sends := func(part string) bool { return part == "tx" || strings.HasPrefix(part, "output.") }
-	if slices.ContainsFunc(parts, sends) {
+	if slices.ContainsFunc(parts, sends.MatchString) {
 		return ""
 	}
 	i := slices.IndexFunc(parts, func(part string) bool { return owners[strings.TrimPrefix(part, "pci:")] != "" })
