@@ -20,9 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/lab"
 	"weir/internal/lab/qemu"
 	"weir/internal/lab/scenario"
+	"weir/internal/units"
 )
 
 // The same rules on links that no scenario names.
@@ -256,6 +258,40 @@ values = ["uml", "qemu"]
 		if at := same(first, second); at < len(first) || len(first) != len(second) {
 			t.Errorf("%s: two runs with one seed are different, first here:\n%s\n%s", engine, around(first, at),
 				around(second, at))
+		}
+	}
+}
+
+// The congestion control that the lab's kernel has built in and the BPF that a stock one gets are one: over the founding
+// link they do the same, within what another seed would change.
+func TestControlOnEngines(t *testing.T) {
+	r := runner(t)
+	stock, err := qemu.Find("newest")
+	if err != nil {
+		t.Skipf("skipped, not passed: %s needs a stock kernel (make kernels)", t.Name())
+	}
+	r.Engines[scenario.QEMU] = qemu.Engine{Kernel: stock}
+	measured := map[string]map[string]float64{}
+	for _, engine := range []string{scenario.UML, scenario.QEMU} {
+		s, err := scenario.Load("../../scenarios/cc/base.toml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Seeds, s.Warmup, s.Duration = 1, units.Duration(5*time.Second), units.Duration(10*time.Second)
+		s.Candidate = s.Candidate[len(s.Candidate)-1:]
+		if err := s.SetEngine(engine); err != nil || s.Candidate[0].Name != bbr.Name {
+			t.Fatal(s.Candidate[0].Name, err)
+		}
+		report := run(t, r, s)
+		measured[engine] = map[string]float64{}
+		for _, name := range []string{"goodput", "added.p50"} {
+			measured[engine][name] = metric(t, &report.Points[0], &report.Points[0].Cells[0], name)
+		}
+	}
+	t.Log(measured)
+	for name, near := range map[string]float64{"goodput": 0.02, "added.p50": 0.25} {
+		if want, got := measured[scenario.UML][name], measured[scenario.QEMU][name]; math.Abs(got-want) > near*want {
+			t.Errorf("%s: %v in the lab's kernel, %v in a stock one", name, want, got)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func work(text []byte) (*measure.Run, error) {
 	if err := wholeSecond(); err != nil {
 		return nil, err
 	}
-	if job.Scenario.UsesBBR() && qemu.Inside() {
+	if job.UsesBBR() && qemu.Inside() {
 		if err := bbr.Load(); err != nil {
 			return nil, err
 		}

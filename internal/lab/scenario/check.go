@@ -49,15 +49,6 @@ func congestionControls() []string {
 		"nv", "reno", "scalable", "vegas", "veno", "westwood", "yeah"}
 }
 
-// UsesBBR reports whether a sender may use Weir's own congestion control.
-func (s *Scenario) UsesBBR() bool {
-	return slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.CC == bbr.Name }) ||
-		slices.ContainsFunc(s.Probe, func(p Probe) bool { return p.CC == bbr.Name }) ||
-		slices.ContainsFunc(s.Candidate, func(c candidate) bool {
-			return c.Sysctl[congestionControl] == bbr.Name || c.Weir != nil && c.Weir.CC == bbr.Name
-		})
-}
-
 // fillIn gives every value that was left out its default.
 func (s *Scenario) fillIn() {
 	orElse(&s.Duration, units.Duration(20*time.Second))
