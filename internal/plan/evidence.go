@@ -39,6 +39,7 @@ const (
 	lossEvidence
 	calmEvidence
 	bbrDualPI2Evidence
+	bpfBBREvidence
 	lowatEvidence
 	buffersEvidence
 	ecnEvidence
@@ -212,6 +213,15 @@ var sentences = [...]sentence{
 	}, nil},
 	bbrDualPI2Evidence: {"lab, 50mbit: under four BBR flows DualPI2 drops %.0f %% of an innocent probe", []string{
 		"seeds/dualpi2 | dualpi2, 4 flows | bbr | lost",
+	}, nil},
+	bpfBBREvidence: {"lab, 50mbit, four downloads and no shaper: an echo waits %.1f ms longer at p50 with bpf_bbr, " +
+		"%.0f with bbr and %.0f with cubic; with 10 %% loss at 167ms one download gets %.1f Mbit/s, and with cubic " +
+		"%.2f", []string{
+		"cc/fifo | 4 downloads | bpf_bbr | added.p50",
+		"cc/fifo | 4 downloads | bbr | added.p50",
+		"cc/fifo | 4 downloads | cubic | added.p50",
+		"cc/loss | loss 10% | bpf_bbr | goodput",
+		"cc/loss | loss 10% | cubic | goodput",
 	}, nil},
 	lowatEvidence: {"lab: %.0f to %.0f KiB unsent with cubic, %.0f to %.0f with BBR, goodput and RTT unchanged; at " +
 		"8192 BBR keeps %.0f ms of queue at the provider", []string{

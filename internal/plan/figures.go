@@ -15,6 +15,16 @@ func figure(id string) (value float64, known bool) {
 		return 0.66, true
 	case "aqm-interval | local, rtt 48ms, 16 flows | cake rtt 500ms | added.p99":
 		return 0.24, true
+	case "cc/fifo | 4 downloads | bbr | added.p50":
+		return 61.77, true
+	case "cc/fifo | 4 downloads | bpf_bbr | added.p50":
+		return 5.69, true
+	case "cc/fifo | 4 downloads | cubic | added.p50":
+		return 164.4, true
+	case "cc/loss | loss 10% | bpf_bbr | goodput":
+		return 35.17, true
+	case "cc/loss | loss 10% | cubic | goodput":
+		return 0.18, true
 	case "ingress | cc bbr, 16 flows | 90 % | added.p99":
 		return 10.52, true
 	case "ingress | cc bbr, 16 flows | 99.75 % | added.p99":

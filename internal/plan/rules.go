@@ -511,6 +511,9 @@ func chooseCongestionControl(d *draft) error {
 			return err
 		}
 		want, reason, evidence = cc, "as asked: --cc "+cc, "none: the choice is yours"
+		if cc == bbr.Name {
+			evidence = bpfBBREvidence.String()
+		}
 	case cc == "keep":
 		d.wants[congestionControl] = d.cc
 		d.note("congestion control", "%s, kept as asked", d.cc)
@@ -558,7 +561,7 @@ func (d *draft) register() error {
 		d.Changes = append(d.Changes, Change{
 			Target: kernel.Target{Kind: kernel.Control, Name: bbr.Name}, Old: now, New: want,
 			Reason:   "weir's own congestion control, in BPF: the kernel keeps it without a process",
-			Evidence: "none: the choice is yours",
+			Evidence: bpfBBREvidence.String(),
 		})
 	}
 	return nil
