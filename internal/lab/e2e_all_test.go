@@ -262,8 +262,8 @@ values = ["uml", "qemu"]
 	}
 }
 
-// The congestion control that the lab's kernel has built in and the BPF that a stock one gets are one: over the founding
-// link they do the same, within what another seed would change.
+// The congestion control that the lab's kernel has built in and the BPF that a stock one gets are one: over the
+// founding link they do the same, within what another seed would change.
 func TestControlOnEngines(t *testing.T) {
 	r := runner(t)
 	stock, err := qemu.Find("newest")
