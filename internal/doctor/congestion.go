@@ -24,7 +24,7 @@ func congestion(p *patient) []Finding {
 	switch {
 	case s.Total == 0:
 		return fine(p.cc+", and no connections.", fmt.Sprintf("%s = %s.", congestionControl, p.cc))
-	case same == s.Total && p.cc == "bbr" && p.queueName() != "fq":
+	case same == s.Total && p.cc == "bbr" && queueOf(p.link) != "fq":
 		return fine("bbr: "+all+".",
 			"All use the present default. It does without fq: TCP has paced itself since Linux 4.13.")
 	case same == s.Total:

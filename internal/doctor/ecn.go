@@ -39,7 +39,7 @@ func ecn(p *patient) []Finding {
 			Code: "ecn-refused", Severity: Notable,
 			Plain: "Packets are dropped here that need not be: a setting refuses ECN.",
 			Title: "ECN is refused, and the queue here could mark.",
-			Seen:  fmt.Sprintf("%s; %s on %s marks what asks for it.", seen, p.queueName(), p.link.Name),
+			Seen:  fmt.Sprintf("%s; %s on %s marks what asks for it.", seen, p.queueName(), p.holder.Name),
 			Why:   "What could be marked is dropped and sent again.",
 			Try:   fix, Remark: kernels, Evidence: evidence{Scenario: "scenarios/seeds/ecn.toml"},
 		}}

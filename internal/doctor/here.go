@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/internal/host"
@@ -14,23 +15,28 @@ import (
 
 // here is about limits that this host itself sets, before anything is said of the path or of the other ends.
 func here(p *patient) (found []Finding) {
-	return append(append(p.dropping(), p.emulated()...), append(p.flowBound(), switchedOff(p)...)...)
+	return append(append(p.dropping(), p.emulated()...), append(p.boundFlows(), switchedOff(p)...)...)
 }
 
-// policer is a filter at the uplink that drops, while busy connections wait in no queue and get about what it lets
-// pass, less what TCP loses by being policed; or while they show that this host drops what they send, and no queue
-// does.
+// policer is a filter that what leaves passes, and that drops, while busy connections wait in no queue and get about
+// what it lets pass, less what TCP loses by being policed; or while they show that this host drops what they send, and
+// no queue does.
 func (p *patient) policer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
-		s, leaves := p.deep.Sockets, d.Dev == p.link.Name && d.Parent != ingressFilters
+		s, leaves := p.deep.Sockets, p.passes(d.Dev) && d.Parent != ingressFilters
 		drops := d.Drops > 0 && (d.Now > 0 || p.deep.Listened == 0)
 		about := s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
-		suffered := p.dropsOwn() && d.Now >= minEvents && d.Now >= p.deep.Rose[host.QueueDrops(p.link.Name)]
+		suffered := p.dropsOwn() && d.Now >= minEvents && d.Now >= p.queueDrops(p.links)
 		if leaves && drops && (about || suffered) && s.Busy > 0 && !p.queueing() {
 			return d, true
 		}
 	}
 	return d, false
+}
+
+// passes reports whether what leaves passes a device.
+func (p *patient) passes(dev string) bool {
+	return slices.ContainsFunc(p.links, func(l host.Link) bool { return l.Name == dev })
 }
 
 // exceededBy is what a filter drops.
@@ -95,65 +101,75 @@ func (p *patient) lately(d host.Dropper) string {
 	return fmt.Sprintf(" since it was made, %d of them in the last %s", d.Now, p.deep.Listened)
 }
 
-// emulator is a netem at the uplink, with what it does.
-func (p *patient) emulator() (says string, ok bool) {
-	for _, q := range p.link.Tree.Qdiscs {
-		if q.Kind == "netem" && q.Parent != qdisc.Ingress {
-			if q.Spec == nil {
-				return "netem", true
+// emulator is what a netem does that what leaves passes, and where that is; "" if there is none.
+func (p *patient) emulator() (says string, link host.Link) {
+	for _, l := range p.links {
+		for _, q := range l.Tree.Qdiscs {
+			if q.Kind == "netem" && q.Parent != qdisc.Ingress {
+				if q.Spec == nil {
+					return q.Kind, l
+				}
+				return q.Spec.String(), l
 			}
-			return q.Spec.String(), true
 		}
 	}
-	return "", false
+	return "", link
 }
 
 func (p *patient) emulated() []Finding {
-	says, ok := p.emulator()
-	if !ok {
+	says, link := p.emulator()
+	if says == "" {
 		return nil
 	}
 	return []Finding{{
 		Code: "netem-here", Severity: Harmful,
 		Plain: "This server delays or loses packets on purpose: somebody has tested something.",
-		Title: fmt.Sprintf("netem is on %s.", p.link.Name),
+		Title: fmt.Sprintf("netem is on %s.", link.Name),
 		Seen:  says + ".",
 		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
 		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s root takes it away, if no test "+
-			"needs it", p.link.Name, p.link.Name),
+			"needs it", link.Name, link.Name),
 	}}
 }
 
-// flowRate is the rate that the uplink's queue lets each connection have, and whether the busy ones are near it.
-func (p *patient) flowRate() (rate units.Rate, holds bool) {
-	for _, q := range p.link.Tree.Qdiscs {
-		if r := qdisc.FlowRate(q.Spec); r != 0 {
-			rate = r
+// flowBound is a rate that a device's queue lets each connection have.
+type flowBound struct {
+	rate units.Rate // bit/s; 0: any
+	dev  string
+}
+
+// flowRate is the lowest of those that what leaves passes, and whether the busy connections are near it.
+func (p *patient) flowRate() (bound flowBound, holds bool) {
+	for _, l := range p.links {
+		for _, q := range l.Tree.Qdiscs {
+			if r := qdisc.FlowRate(q.Spec); r != 0 && (bound.rate == 0 || r <= bound.rate) {
+				bound = flowBound{r, l.Name}
+			}
 		}
 	}
 	connections := units.Rate(p.deep.Sockets.Busy)
 	if connections == 0 {
-		return rate, false
+		return bound, false
 	}
 	each := p.deep.Sockets.Rate / connections // by whichever device: far more than the rate has not passed it
-	return rate, rate != 0 && each >= rate/10*7 && each <= rate/10*13
+	return bound, bound.rate != 0 && each >= bound.rate/10*7 && each <= bound.rate/10*13
 }
 
-func (p *patient) flowBound() []Finding {
-	rate, holds := p.flowRate()
-	if rate == 0 {
+func (p *patient) boundFlows() []Finding {
+	bound, holds := p.flowRate()
+	if bound.rate == 0 {
 		return nil
 	}
 	f := Finding{
 		Code: "flow-rate-here", Severity: Notable,
-		Plain:  fmt.Sprintf("A setting on this server lets no download have more than %s.", rate),
-		Title:  fmt.Sprintf("fq on %s lets each connection have %s.", p.link.Name, rate),
-		Seen:   fmt.Sprintf("fq maxrate %s, at the uplink.", rate),
+		Plain:  fmt.Sprintf("A setting on this server lets no download have more than %s.", bound.rate),
+		Title:  fmt.Sprintf("fq on %s lets each connection have %s.", bound.dev, bound.rate),
+		Seen:   fmt.Sprintf("fq maxrate %s, at the uplink.", bound.rate),
 		Why:    "It bounds each connection (tc-fq(8)), whatever the link carries.",
-		Remark: fmt.Sprintf("tc qdisc show dev %s shows it", p.link.Name),
+		Remark: fmt.Sprintf("tc qdisc show dev %s shows it", bound.dev),
 	}
 	if holds {
-		f.Seen = fmt.Sprintf("fq maxrate %s; %s deliver %s.", rate, text.Counted(p.deep.Sockets.Busy,
+		f.Seen = fmt.Sprintf("fq maxrate %s; %s deliver %s.", bound.rate, text.Counted(p.deep.Sockets.Busy,
 			"busy connection"),
 			roughly(p.deep.Sockets.Rate))
 	}

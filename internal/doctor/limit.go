@@ -108,7 +108,7 @@ func (p *patient) bottleneck() Bottleneck {
 	}
 	rule, ruled := p.rule()
 	policer, policed := p.policer()
-	emulator, emulates := p.emulator()
+	emulator, emulated := p.emulator()
 	flow, flowBound := p.flowRate()
 	held := p.slowingTallies()
 	_, here := p.dropsHere()
@@ -121,11 +121,11 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
 		return limitedBy(LimitPolicer, "this host: %s drops %s.", where(policer), exceededBy(policer))
-	case emulates && s.Busy > 0:
+	case emulator != "" && s.Busy > 0:
 		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.", emulator,
-			p.link.Name)
+			emulated.Name)
 	case flowBound:
-		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", p.link.Name, flow)
+		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", flow.dev, flow.rate)
 	case p.queueing() && p.elsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
@@ -137,9 +137,9 @@ func (p *patient) bottleneck() Bottleneck {
 	case rate != 0 && (p.queueing() && p.known() || p.serves(rate) || p.full(rate) || p.unseen() && p.holds()):
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.queueing() && p.known():
-		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.link.Name, of(s.Queueing))
+		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.holder.Name, of(s.Queueing))
 	case here:
-		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.link.Name)
+		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.holder.Name)
 	case s.Busy > 0 && len(held) > 0 && held[0].limit == limitAllowance:
 		return limitedBy(limitAllowance, "%s", lowered(held[0].Title))
 	case s.Busy > 0 && len(held) > 0:
@@ -211,7 +211,7 @@ func Elsewhere(g plan.Goal, f host.Facts) string {
 		return ""
 	}
 	s := p.deep.Sockets
-	root, _ := p.link.Tree.Root()
+	root, _ := p.holder.Tree.Root()
 	try, _ := p.slower()
 	why := "The provider passes less than this rate, or what is sent does not pass here"
 	if p.unshapedIngress() {
@@ -241,25 +241,25 @@ func (p *patient) many(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy 
 // queueing reports whether connections wait in a queue, wherever it is.
 func (p *patient) queueing() bool { return p.many(p.deep.Sockets.Queueing) }
 
-// known reports whether the uplink's queue is known.
+// known reports whether the queue is known by which what leaves is held back.
 func (p *patient) known() bool {
-	_, ok := p.link.Tree.Root()
+	_, ok := p.holder.Tree.Root()
 	return ok && p.link.Name != ""
 }
 
 // unseen reports whether there can be connections that were not looked at.
 func (p *patient) unseen() bool { return !p.deep.Sockets.Read || p.Forwards() }
 
-// holds reports whether packets wait at the uplink.
+// holds reports whether packets wait there.
 func (p *patient) holds() bool {
-	root, _ := p.link.Tree.Root()
+	root, _ := p.holder.Tree.Root()
 	return root.Stats.Backlog > 0
 }
 
-// full reports whether the uplink's queue has dropped packets while one listened, and what is sent is near a rate: a
+// full reports whether the queue there has dropped packets while one listened, and what is sent is near a rate: a
 // shaper with little room sends less.
 func (p *patient) full(rate units.Rate) bool {
-	return p.deep.Rose[host.QueueDrops(p.link.Name)] > 0 && p.delivers(rate/10*7, rate)
+	return p.deep.Rose[host.QueueDrops(p.holder.Name)] > 0 && p.delivers(rate/10*7, rate)
 }
 
 // delivers reports whether TCP says that its busy connections deliver so much or more, and not far more than a rate.
@@ -279,15 +279,23 @@ func (p *patient) serves(rate units.Rate) bool {
 		left >= rate/2 && p.delivers(rate/10*9, rate)
 }
 
-// elsewhere reports whether what waits at the uplink explains less than half of the delay: in time, at the rate at
-// which the busy connections are served.
-func (p *patient) elsewhere() bool {
-	root, _ := p.link.Tree.Root()
-	s, here := p.deep.Sockets, units.Duration(0)
-	if serves := max(p.enforced(), s.Rate); serves > 0 {
-		here = units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
+// elsewhere reports whether what waits here explains less than half of the delay.
+func (p *patient) elsewhere() bool { return p.known() && !p.explains(p.holder) }
+
+// explains reports whether what waits at a device is half of the delay or more.
+func (p *patient) explains(l host.Link) bool {
+	return p.waitAt(l) >= (p.deep.Sockets.QueueRTT-p.deep.Sockets.QueueMin)/2
+}
+
+// waitAt is how long what waits at a device takes to leave: at the rate that it enforces, or else at that at which the
+// busy connections are served.
+func (p *patient) waitAt(l host.Link) units.Duration {
+	root, _ := l.Tree.Root()
+	serves := max(rateOf(l), p.deep.Sockets.Rate)
+	if serves == 0 {
+		return 0
 	}
-	return p.known() && here < (s.QueueRTT-s.QueueMin)/2
+	return units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
 }
 
 // lossy reports whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been

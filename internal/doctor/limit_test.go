@@ -225,3 +225,69 @@ func TestShaperName(t *testing.T) {
 		}
 	}
 }
+
+// A limit on a device below the uplink is this host's own, too, and named by where it is.
+func TestBelowUplink(t *testing.T) {
+	below := func(upper host.Link, master, kind string) func(*host.Facts) {
+		return func(f *host.Facts) {
+			upper.Index, upper.Name, upper.Up = 9, "up0", true
+			upper.Tree = tree(t, "noqueue", 1)
+			f.Links[1].Master, f.Links[1].Kind, f.Links[1].Addrs = master, kind, nil
+			f.Links, f.Uplink = append(f.Links, upper), "up0"
+		}
+	}
+	idlePort := func(f *host.Facts) {
+		f.Links = append(f.Links, host.Link{Index: 8, Name: "veth9", Kind: "veth", Master: "up0", Up: true,
+			Tree: tree(t, "tbf rate 1mbit burst 32k latency 50ms", 1)})
+	}
+	arrangements := map[string]func(*host.Facts){
+		"a bridge": below(host.Link{Kind: "bridge"}, "up0", "veth"),
+		"a bridge of two": func(f *host.Facts) {
+			below(host.Link{Kind: "bridge"}, "up0", "veth")(f)
+			idlePort(f)
+			f.Links[1].Tree.Qdiscs[0].Stats.Recent.Drops = 1
+		},
+		"a bond": below(host.Link{Kind: "bond"}, "up0", ""),
+		"a VLAN": below(host.Link{Kind: "vlan", Parent: "eth0"}, "", ""),
+	}
+	busy := func(rate units.Rate) func(*host.Facts) {
+		return func(f *host.Facts) {
+			load(f)
+			f.Deep.Sockets.Queueing, f.Deep.Sockets.Rate = 0, rate
+		}
+	}
+	tbf := uplink(t, "tbf rate 20mbit burst 20k limit 200k", 1)
+	for _, c := range []struct {
+		name  string
+		edits edits
+		want  Bottleneck
+	}{
+		{"a shaper with a queue", edits{tbf, load, counts(qdisc.Stats{Backlog: 950_000})},
+			Bottleneck{Limit: LimitShaper, Says: "the rate that tbf on eth0 enforces, 20mbit."}},
+		{"a shaper", edits{tbf, busy(19e6)},
+			Bottleneck{Limit: LimitShaper, Says: "the rate that tbf on eth0 enforces, 20mbit."}},
+		{"a queue", edits{load, counts(qdisc.Stats{Backlog: 950_000})}, Bottleneck{Limit: limitDevice,
+			Says: "eth0 itself: 14 of 17 busy connections wait, and the queue is here."}},
+		{"a short queue", edits{uplink(t, "pfifo limit 9", 1), busy(30e6),
+			rose("eth0.queue_drops", 40, "eth0.tx_packets", 9000),
+			sockets(func(s *host.Sockets) { s.Lossy = 9 })}, Bottleneck{Limit: LimitQueue,
+			Says: "this host: pfifo on eth0 drops what it has no room for."}},
+		{"a bad card", edits{busy(30e6), rose("eth0.tx_errors", 40, "eth0.tx_packets", 9000)}, Bottleneck{
+			Limit: limitDevice, Says: "this host: the device drops what leaves."}},
+		{"netem", edits{uplink(t, "netem loss 1%", 1), busy(30e6)}, Bottleneck{Limit: LimitEmulator,
+			Says: "this host: netem loss random 1% on eth0, which is there to make things worse."}},
+		{"a policer", edits{policer(30e6, 9), busy(29e6)}, Bottleneck{Limit: LimitPolicer,
+			Says: "this host: the filter u32 on eth0, at its egress drops what exceeds 30mbit."}},
+		{"a rate of each connection", edits{uplink(t, "fq maxrate 10mbit", 1), busy(17 * 10e6)}, Bottleneck{
+			Limit: LimitFlow, Says: "this host: fq on eth0 lets each connection have 10mbit."}},
+		{"a queue elsewhere", edits{load}, Bottleneck{Limit: LimitRate, Says: "a rate enforced beyond this host, " +
+			"below what up0 could send: 14 of 17 busy connections wait, and not here."}},
+	} {
+		for over, arrange := range arrangements {
+			facts := with(t, append(append(edits{looked}, c.edits...), arrange)...)
+			if got := FindBottleneck(facts); got != c.want {
+				t.Errorf("%s below %s: %+v", c.name, over, got)
+			}
+		}
+	}
+}

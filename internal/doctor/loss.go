@@ -21,13 +21,13 @@ func lossyPath(p *patient) []Finding {
 		return []Finding{{
 			Code: "queue-drops", Severity: Harmful,
 			Plain: "Downloads are slower than they could be: this server's own queue is too short, and drops packets.",
-			Title: fmt.Sprintf("%s on %s drops what it has no room for.", p.queueName(), p.link.Name),
+			Title: fmt.Sprintf("%s on %s drops what it has no room for.", p.queueName(), p.holder.Name),
 			Seen: fmt.Sprintf("%s in %s; %d of %s sent %s of the bytes again, with an RTT near its minimum.",
 				text.Counted(int(drops), "packet"), p.deep.Listened, s.Lossy,
 				text.Counted(s.Busy, "busy connection"), share),
 			Why: "A burst that the device would have taken a moment later is lost. It is no fault of the path.",
 			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; a longer one, or fq_codel, has room",
-				p.link.Name),
+				p.holder.Name),
 		}}
 	}
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy,
@@ -52,9 +52,9 @@ func lossyPath(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// dropsHere reports whether the uplink's own queue, a FIFO without a rate, dropped packets while one listened and
+// dropsHere reports whether this host's own queue, a FIFO without a rate, dropped packets while one listened and
 // connections lost some, and how many.
 func (p *patient) dropsHere() (drops uint64, holds bool) {
-	drops = p.deep.Rose[host.QueueDrops(p.link.Name)]
+	drops = p.deep.Rose[host.QueueDrops(p.holder.Name)]
 	return drops, p.lossy() && p.traits().Plain && drops >= minEvents
 }

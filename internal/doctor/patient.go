@@ -29,6 +29,8 @@ type patient struct {
 	host.Facts
 	deep    *host.Deep  // empty where the facts have none
 	link    host.Link   // the uplink
+	links   []host.Link // that one, and the devices below it that what leaves passes
+	holder  host.Link   // of those the one that holds it back, as far as that can be told; else the uplink
 	stack   qdisc.Stack // at its root; nil when it is one that has no Stack
 	cc      string      // the congestion control of new connections
 	carried plan.Carried
@@ -46,7 +48,35 @@ func examine(facts host.Facts) *patient {
 	}
 	p.link, _ = facts.Link(dev)
 	p.stack, _ = p.link.Tree.Stack()
+	p.links = plan.Leaving(facts, dev)
+	p.holder = p.findHolder()
 	return p
+}
+
+// findHolder is the device whose queue explains why connections wait; else the one that drops most; else the one that
+// enforces the lowest rate.
+func (p *patient) findHolder() host.Link {
+	if len(p.links) < 2 {
+		return p.link
+	}
+	explains := func(l host.Link) units.Duration {
+		if !p.queueing() || !p.explains(l) {
+			return 0
+		}
+		return p.waitAt(l)
+	}
+	drops := func(l host.Link) uint64 {
+		n := p.deep.Rose[host.QueueDrops(l.Name)]
+		if n < minEvents {
+			return 0
+		}
+		return n
+	}
+	return slices.MaxFunc(p.links, func(a, b host.Link) int {
+		// a rate of 0 is none, and the highest there is when one is taken from it
+		return cmp.Or(cmp.Compare(explains(a), explains(b)), cmp.Compare(drops(a), drops(b)),
+			cmp.Compare(rateOf(b)-1, rateOf(a)-1))
+	})
 }
 
 // initial reports whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for
@@ -70,30 +100,35 @@ func (p *patient) foreign(sysctl, now string) bool {
 	return false
 }
 
-// enforced is the rate that the uplink's own tree enforces on this traffic, in bit/s; 0: none. Of several classes it is
-// that of the one which the traffic goes through.
-func (p *patient) enforced() units.Rate {
-	if _, rate, several := p.link.Tree.Serving(); several {
+// enforced is the rate that this host itself enforces on what leaves, in bit/s; 0: none.
+func (p *patient) enforced() units.Rate { return rateOf(p.holder) }
+
+// rateOf is the rate that a device's tree enforces, in bit/s; 0: none. Of several classes it is that of the one which
+// the traffic goes through.
+func rateOf(l host.Link) units.Rate {
+	if _, rate, several := l.Tree.Serving(); several {
 		return rate
 	}
-	return p.link.Tree.Rate()
+	return l.Tree.Rate()
 }
 
 // serving is what the traffic goes through there: a class, or the root as if it were one.
 func (p *patient) serving() qdisc.Class {
-	if c, _, several := p.link.Tree.Serving(); several {
+	if c, _, several := p.holder.Tree.Serving(); several {
 		return c
 	}
-	root, _ := p.link.Tree.Root()
+	root, _ := p.holder.Tree.Root()
 	return qdisc.Class{Kind: root.Kind, Handle: root.Handle, Stats: root.Stats}
 }
 
 // queueName is the discipline that holds the packets.
-func (p *patient) queueName() string {
-	if len(p.stack) > 0 {
-		return p.stack.Leaf()
+func (p *patient) queueName() string { return queueOf(p.holder) }
+
+func queueOf(l host.Link) string {
+	if stack, _ := l.Tree.Stack(); len(stack) > 0 {
+		return stack.Leaf()
 	}
-	return kernel.QueueOf(p.link.Tree).String()
+	return kernel.QueueOf(l.Tree).String()
 }
 
 // traits are what that discipline can do.
@@ -101,19 +136,19 @@ func (p *patient) traits() qdisc.Traits { return qdisc.TraitsOf(p.queueName()) }
 
 // shaperName is the discipline that enforces the rate.
 func (p *patient) shaperName() string {
-	c, _, several := p.link.Tree.Serving()
-	if several && len(p.link.Tree.Classes) == 0 { // prio's bands, and mq's queues
-		return fmt.Sprintf("%s %s on %s", c.Kind, c.Handle, p.link.Name)
+	c, _, several := p.holder.Tree.Serving()
+	if several && len(p.holder.Tree.Classes) == 0 { // prio's bands, and mq's queues
+		return fmt.Sprintf("%s %s on %s", c.Kind, c.Handle, p.holder.Name)
 	}
 	if several {
-		return fmt.Sprintf("the class %s of %s on %s", c.Handle, c.Kind, p.link.Name)
+		return fmt.Sprintf("the class %s of %s on %s", c.Handle, c.Kind, p.holder.Name)
 	}
-	for _, q := range p.link.Tree.Qdiscs {
+	for _, q := range p.holder.Tree.Qdiscs {
 		if qdisc.Rate(q.Spec) != 0 {
-			return q.Kind + " on " + p.link.Name
+			return q.Kind + " on " + p.holder.Name
 		}
 	}
-	return p.queueName() + " on " + p.link.Name
+	return p.queueName() + " on " + p.holder.Name
 }
 
 // millis writes a time as precisely as it is known.

@@ -20,11 +20,11 @@ const (
 
 // queue finds out where the queue is: here, or in front of somebody else's narrower link.
 func queue(p *patient) []Finding {
-	root, ok := p.link.Tree.Root()
+	root, ok := p.holder.Tree.Root()
 	if !ok || p.link.Name == "" {
 		return nil
 	}
-	on, rate := p.queueName()+" on "+p.link.Name, p.enforced()
+	on, rate := p.queueName()+" on "+p.holder.Name, p.enforced()
 	switch queueing, elsewhere := p.queueing(), p.elsewhere(); {
 	case queueing && elsewhere && rate == 0:
 		return []Finding{p.atProvider(root)}
@@ -121,7 +121,7 @@ func (p *patient) toldRate() units.Rate {
 func (p *patient) slower() (try, remark string) {
 	const lower = 0.98
 	rate := p.toldRate()
-	stack, _ := p.link.Tree.Stack()
+	stack, _ := p.holder.Tree.Stack()
 	for _, spec := range stack {
 		if q, is := spec.(qdisc.Cake); is && q.Raw {
 			return fmt.Sprintf("weir plan --rate %s --overhead ethernet", rate),
@@ -157,9 +157,9 @@ func (p *patient) waits() string {
 		millis(s.QueueRTT), millis(s.QueueMin))
 }
 
-// holding says what waits at the uplink.
+// holding says what waits there.
 func (p *patient) holding(root qdisc.Qdisc) string {
-	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.link.Name, text.Counted(int(root.Stats.Qlen), "packet"))
+	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.holder.Name, text.Counted(int(root.Stats.Qlen), "packet"))
 }
 
 // spoken writes a time for a sentence, in milliseconds to two digits or more.

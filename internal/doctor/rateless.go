@@ -15,7 +15,7 @@ func rateless(p *patient) []Finding {
 	if !ok || p.link.Name == "" || p.queueing() || p.enforced() != 0 || !p.chosenAQM(root) {
 		return nil
 	}
-	stats, name := root.Stats, p.queueName()
+	stats, name := root.Stats, queueOf(p.link)
 	on := name + " on " + p.link.Name
 	seen := fmt.Sprintf("Of %d packets it has dropped %d and marked %d; %d wait.",
 		stats.Packets, stats.Drops, stats.Marks, stats.Qlen)
@@ -41,6 +41,6 @@ func rateless(p *patient) []Finding {
 // chosenAQM reports whether somebody has put an active queue management without a rate there: no kernel comes with one
 // of these for a default.
 func (p *patient) chosenAQM(root qdisc.Qdisc) bool {
-	traits := p.traits()
+	traits := qdisc.TraitsOf(queueOf(p.link))
 	return root.Handle != 0 && traits.AQM && !traits.Default
 }

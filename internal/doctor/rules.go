@@ -87,10 +87,21 @@ func (p *patient) dropsOwn() bool {
 	return p.deep.Listened > 0 && p.many(s.Refused) && s.Refused > s.Buffer
 }
 
-// droppedBehind is what this host has dropped of what leaves, behind netfilter: by the uplink's queue, or by a
-// filter, in packets.
+// queueDrops is what the queues of devices have dropped of what leaves while one listened, in packets.
+func (p *patient) queueDrops(links []host.Link) (n uint64) {
+	for _, l := range links {
+		incoming := slices.ContainsFunc(p.Links, func(from host.Link) bool { return from.Redirect == l.Name })
+		if !l.Loopback && !incoming {
+			n += p.deep.Rose[host.QueueDrops(l.Name)]
+		}
+	}
+	return n
+}
+
+// droppedBehind is what this host has dropped of what leaves, by whichever device, behind netfilter: by a queue, or by
+// a filter, in packets.
 func (p *patient) droppedBehind() (n uint64) {
-	n = p.deep.Rose[host.QueueDrops(p.link.Name)]
+	n = p.queueDrops(p.Links)
 	for _, d := range p.deep.Droppers {
 		n += d.Now
 	}

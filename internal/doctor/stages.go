@@ -103,9 +103,13 @@ func (p *patient) tallied(limit Limit) (saw, lacks string) {
 		return "", notListened
 	}
 	for _, t := range tallies() {
-		whole := strings.Replace(t.whole[0], "DEV.", p.link.Name+".", 1)
-		if _, read := p.deep.Counts[whole]; t.limit == limit && !read {
-			return "", whole + " is not counted here"
+		read := func(dev string) bool {
+			_, read := p.deep.Counts[strings.Replace(t.whole[0], "DEV.", dev+".", 1)]
+			return read
+		}
+		ofAny := slices.ContainsFunc(p.links, func(l host.Link) bool { return read(l.Name) })
+		if t.limit == limit && !ofAny && !read(p.link.Name) {
+			return "", strings.Replace(t.whole[0], "DEV.", p.link.Name+".", 1) + " is not counted here"
 		}
 	}
 	if rising := p.rising(limit); rising != "" {
@@ -120,7 +124,7 @@ func (p *patient) rising(limit Limit) string {
 	for _, t := range tallies() {
 		if n, _ := p.increase(t); t.limit == limit && n > 0 {
 			parts = append(parts, text.Counted(int(n), t.unit)+" ("+
-				strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name)+")")
+				strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.device(t))+")")
 		}
 	}
 	if parts == nil {
@@ -151,11 +155,11 @@ func (p *patient) filters() (saw, lacks string) {
 
 // queueStage tells of the uplink's queue.
 func (p *patient) queueStage() (saw, lacks string) {
-	root, ok := p.link.Tree.Root()
+	root, ok := p.holder.Tree.Root()
 	if !ok {
 		return "", "the uplink's queue is not known"
 	}
-	saw = fmt.Sprintf("%s on %s holds %s", p.queueName(), p.link.Name, text.Counted(int(root.Stats.Qlen), "packet"))
+	saw = fmt.Sprintf("%s on %s holds %s", p.queueName(), p.holder.Name, text.Counted(int(root.Stats.Qlen), "packet"))
 	if rate := p.enforced(); rate != 0 {
 		saw += fmt.Sprintf(", and lets %s pass", rate)
 	}

@@ -185,8 +185,15 @@ func (p *patient) slowingTallies() []tally {
 
 // increase is by how much a tally's counters rose, and that of which they are a share.
 func (p *patient) increase(t tally) (n, whole float64) {
-	count := func(name string) float64 {
-		return float64(p.deep.Rose[strings.Replace(name, "DEV.", p.link.Name+".", 1)])
+	count := func(name string) (sum float64) {
+		counter, ofDevice := strings.CutPrefix(name, "DEV.")
+		if !ofDevice {
+			return float64(p.deep.Rose[name])
+		}
+		for _, l := range p.links {
+			sum += float64(p.deep.Rose[l.Name+"."+counter])
+		}
+		return sum
 	}
 	for _, name := range t.lost {
 		n += count(name)
@@ -197,14 +204,29 @@ func (p *patient) increase(t tally) (n, whole float64) {
 	return n, whole
 }
 
+// device is the one of which a tally's counters rose most, by its name; the uplink where none did.
+func (p *patient) device(t tally) string {
+	most, dev := uint64(0), p.link.Name
+	for _, l := range p.links {
+		n := uint64(0)
+		for _, name := range t.lost {
+			n += p.deep.Rose[strings.Replace(name, "DEV.", l.Name+".", 1)]
+		}
+		if n > most {
+			most, dev = n, l.Name
+		}
+	}
+	return dev
+}
+
 // counted is about what the kernel counts on a packet's way through this host, and what it holds back.
 func counted(p *patient) (found []Finding) {
 	risen, shares := p.risenTallies()
 	for i, t := range risen {
 		n, _ := p.increase(t)
 		seen := fmt.Sprintf("%s in %s: %s (%s).", text.Counted(int(n), t.unit), p.deep.Listened, percent(shares[i]),
-			strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.link.Name))
-		t.Seen, t.Remark = seen, strings.ReplaceAll(t.Remark, "DEV", p.link.Name)
+			strings.ReplaceAll(strings.Join(t.lost, ", "), "DEV", p.device(t)))
+		t.Seen, t.Remark = seen, strings.ReplaceAll(t.Remark, "DEV", p.device(t))
 		found = append(found, t.Finding)
 	}
 	if c := p.deep.Conntrack; c.Max > 0 && float64(c.Count) >= 0.95*float64(c.Max) {

@@ -37,7 +37,7 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 	choose := func(what string, names []string) error {
 		return &hint.Error{What: what, Try: "--dev, one of: " + strings.Join(names, ", ")}
 	}
-	switch cards := outward(f); {
+	switch {
 	case !there:
 	case link.Kind == "bridge":
 		ports := slices.DeleteFunc(outwardPorts(f), func(l host.Link) bool { return l.Master != name })
@@ -53,7 +53,7 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 		}
 	case link.Kind == "openvswitch":
 		return "", "", choose(name+" is a port of Open vSwitch, which does not say by which card it leaves",
-			namesOf(cards))
+			namesOf(outward(f)))
 	case link.Kind == "vlan" || link.Kind == "macvlan" || link.Kind == "ipvlan":
 		parent, seen := f.Link(link.Parent)
 		shared := slices.ContainsFunc(f.Links, func(l host.Link) bool {
@@ -64,11 +64,7 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 			return parent.Name, fmt.Sprintf("%s shares %s with others", name, parent.Name), nil
 		}
 	case tunnelKind(link) != "":
-		if parent, seen := f.Link(link.Parent); seen {
-			return parent.Name, fmt.Sprintf("%s is a tunnel, whose packets leave by %s", name, parent.Name), nil
-		}
-		cards = slices.DeleteFunc(cards, func(l host.Link) bool { return len(l.Addrs) == 0 })
-		switch len(cards) {
+		switch cards := carriers(f, link); len(cards) {
 		case 0:
 		case 1:
 			return cards[0].Name, fmt.Sprintf("%s is a tunnel, whose packets leave by %s", name, cards[0].Name), nil
@@ -77,6 +73,59 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 		}
 	}
 	return name, "", nil
+}
+
+// carriers are the devices by which a tunnel's packets may leave.
+func carriers(f host.Facts, tunnel host.Link) []host.Link {
+	if parent, seen := f.Link(tunnel.Parent); seen {
+		return []host.Link{parent}
+	}
+	return slices.DeleteFunc(outward(f), func(l host.Link) bool { return len(l.Addrs) == 0 })
+}
+
+// Leaving are the devices that what leaves by one passes: that first, then what is below it, such as the ports of a
+// bridge. Where it may be one of several, only those are listed in which something waits or was dropped lately.
+func Leaving(f host.Facts, dev string) (links []host.Link) {
+	link, there := f.Link(dev)
+	if !there {
+		return nil
+	}
+	links = []host.Link{link}
+	for i := 0; i < len(links); i++ {
+		for _, l := range lower(f, links[i]) {
+			if !slices.ContainsFunc(links, func(known host.Link) bool { return known.Name == l.Name }) {
+				links = append(links, l)
+			}
+		}
+	}
+	return links
+}
+
+// lower are the devices right below one.
+func lower(f host.Facts, link host.Link) (links []host.Link) {
+	port := func(l host.Link) bool { return l.Master == link.Name && l.Up }
+	filtered := func(links []host.Link, is func(host.Link) bool) []host.Link {
+		return slices.DeleteFunc(slices.Clone(links), func(l host.Link) bool { return !is(l) })
+	}
+	switch {
+	case tunnelKind(link) != "":
+		links = carriers(f, link)
+	case link.Kind == "bridge":
+		if links = filtered(outwardPorts(f), port); len(links) == 0 {
+			links = filtered(f.Links, port)
+		}
+	case link.Kind == "bond" || link.Kind == "team": // all of them carry it
+		return filtered(f.Links, port)
+	default:
+		links = filtered(f.Links, func(l host.Link) bool { return l.Name == link.Parent })
+	}
+	if len(links) < 2 {
+		return links
+	}
+	return filtered(links, func(l host.Link) bool {
+		root, _ := l.Tree.Root()
+		return root.Stats.Backlog > 0 || root.Stats.Recent.Drops > 0
+	})
 }
 
 // assigned reports whether an address is one that somebody has given a device: the kernel gives each that is up a

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // linked is a host with these links and a default route by the first.
@@ -167,5 +168,53 @@ func TestPassing(t *testing.T) {
 		if got := strings.Join(not, " "); got != want {
 			t.Errorf("not by %s: %s, and not %s", dev, got, want)
 		}
+	}
+}
+
+// What leaves by a device passes those below it; of several of which one may carry it, those alone that show it.
+func TestLeaving(t *testing.T) {
+	port := func(name, kind, master string, stats qdisc.Stats) host.Link {
+		return host.Link{Name: name, Kind: kind, Master: master, TxBytes: stats.Backlog, RxBytes: stats.Recent.Drops}
+	}
+	waits, drops := qdisc.Stats{Backlog: 1}, qdisc.Stats{Recent: qdisc.Recent{Drops: 1}}
+	card := func(name string) host.Link { return host.Link{Name: name, Addrs: []string{"192.0.2.7/24"}} }
+	bridge := host.Link{Name: "br0", Kind: "bridge"}
+	none := qdisc.Stats{}
+	for name, c := range map[string]struct {
+		links []host.Link
+		want  string
+	}{
+		"a card":   {[]host.Link{card("eth0"), card("eth1")}, "eth0"},
+		"a bridge": {[]host.Link{bridge, port("v0", "veth", "br0", none)}, "br0 v0"},
+		"a bridge with guest": {[]host.Link{bridge, port("v0", "veth", "br0", waits),
+			port("eth0", "", "br0", none)}, "br0 eth0"},
+		"a bridge of guests": {[]host.Link{bridge, port("v0", "veth", "br0", none),
+			port("v1", "veth", "br0", none)}, "br0"},
+		"a bridge of guests, of which some hold packets": {[]host.Link{bridge, port("v0", "veth", "br0", drops),
+			port("v1", "veth", "br0", none), port("v2", "veth", "br0", waits)}, "br0 v0 v2"},
+		"a bridge of cards": {[]host.Link{bridge, port("eth0", "", "br0", none), port("eth1", "", "br0", drops)},
+			"br0 eth1"},
+		"a bond": {[]host.Link{{Name: "bond0", Kind: "bond"}, port("eth0", "", "bond0", none),
+			port("eth1", "", "bond0", none)}, "bond0 eth0 eth1"},
+		"a VLAN on a bond": {[]host.Link{{Name: "bond0.7", Kind: "vlan", Parent: "bond0"},
+			{Name: "bond0", Kind: "bond"},
+			port("eth0", "", "bond0", none)}, "bond0.7 bond0 eth0"},
+		"a tunnel": {[]host.Link{{Name: "gre1", Kind: "gre", Parent: "eth1"}, card("eth0"), card("eth1")}, "gre1 eth1"},
+		"a tunnel whose other end is not known": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, card("eth0"),
+			card("eth1")}, "wg0"},
+		"a tunnel over the only card": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, card("eth0")}, "wg0 eth0"},
+		"a circle": {[]host.Link{{Name: "a", Kind: "macvlan", Parent: "b"}, {Name: "b", Kind: "macvlan", Parent: "a"}},
+			"a b"},
+	} {
+		f := linked(t, c.links...)
+		for i, l := range f.Links {
+			f.Links[i].Tree.Qdiscs[0].Stats = qdisc.Stats{Backlog: l.TxBytes, Recent: qdisc.Recent{Drops: l.RxBytes}}
+		}
+		if got := strings.Join(namesOf(Leaving(f, f.Uplink)), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	if got := Leaving(linked(t, card("eth0")), "eth9"); got != nil {
+		t.Errorf("a device that is not there: %v", got)
 	}
 }
