@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// knob is a setting that plans use, and which values the kernel takes for it.
+// knob is a setting that plans use, or that guides to BBR and the like set, and which values the kernel takes for it.
 type knob struct {
 	name        string
 	numbers     int    // that it holds; 0: it is a word
@@ -27,29 +27,56 @@ func knobs() []knob {
 		byteMax = math.MaxUint8
 		intMax  = math.MaxInt32
 		intMin  = math.MinInt32
+		longMax = math.MaxInt64 // unsigned longs take twice that
 		// SOCK_MIN_RCVBUF and SOCK_MIN_SNDBUF (include/net/sock.h): bytes that a packet of 2048 takes, and two of them.
 		receiveMin, sendMin = 2304, 4608
 	)
 	return []knob{
 		{name: "net.core.default_qdisc"},
+		{name: "net.core.netdev_budget", numbers: 1, least: intMin, most: intMax},
+		{name: "net.core.netdev_budget_usecs", numbers: 1, least: 0, most: intMax},
+		{name: "net.core.netdev_max_backlog", numbers: 1, least: intMin, most: intMax},
+		{name: "net.core.rmem_default", numbers: 1, least: receiveMin, most: intMax},
 		{name: "net.core.rmem_max", numbers: 1, least: receiveMin, most: intMax},
 		{name: "net.core.somaxconn", numbers: 1, least: 0, most: intMax},
+		{name: "net.core.wmem_default", numbers: 1, least: sendMin, most: intMax},
 		{name: "net.core.wmem_max", numbers: 1, least: sendMin, most: intMax},
 		{name: "net.ipv4.ip_forward", numbers: 1, least: intMin, most: intMax},
+		{name: "net.ipv4.tcp_autocorking", numbers: 1, least: 0, most: 1},
 		{name: "net.ipv4.tcp_congestion_control"},
+		{name: "net.ipv4.tcp_dsack", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_early_retrans", numbers: 1, least: 0, most: 4},
 		{name: "net.ipv4.tcp_ecn", numbers: 1, least: 0, most: 2, until: [2]int{7, 0}},
 		{name: "net.ipv4.tcp_ecn", numbers: 1, least: 0, most: 5},
 		{name: "net.ipv4.tcp_fastopen", numbers: 1, least: intMin, most: intMax},
+		{name: "net.ipv4.tcp_frto", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_keepalive_probes", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_limit_output_bytes", numbers: 1, least: intMin, most: intMax},
+		{name: "net.ipv4.tcp_max_orphans", numbers: 1, least: intMin, most: intMax},
 		{name: "net.ipv4.tcp_max_syn_backlog", numbers: 1, least: intMin, most: intMax},
+		{name: "net.ipv4.tcp_max_tw_buckets", numbers: 1, least: intMin, most: intMax},
+		{name: "net.ipv4.tcp_mem", numbers: 3, least: 0, most: longMax},
 		{name: "net.ipv4.tcp_moderate_rcvbuf", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_mtu_probing", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_no_metrics_save", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_notsent_lowat", numbers: 1, least: 0, most: math.MaxUint32},
 		{name: "net.ipv4.tcp_recovery", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_retries2", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_rfc1337", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_rmem", numbers: 3, least: 1, most: intMax, until: [2]int{7, 3}},
 		{name: "net.ipv4.tcp_rmem", numbers: 3, least: 4096, most: intMax},
 		{name: "net.ipv4.tcp_sack", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_slow_start_after_idle", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_syn_retries", numbers: 1, least: 1, most: 127}, // MAX_TCP_SYNCNT
+		{name: "net.ipv4.tcp_synack_retries", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_syncookies", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_timestamps", numbers: 1, least: 0, most: byteMax},
+		{name: "net.ipv4.tcp_tw_reuse", numbers: 1, least: 0, most: 2},
 		{name: "net.ipv4.tcp_window_scaling", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_wmem", numbers: 3, least: 1, most: intMax},
+		{name: "net.ipv4.udp_mem", numbers: 3, least: 0, most: longMax},
+		{name: "net.ipv4.udp_rmem_min", numbers: 1, least: 1, most: intMax},
+		{name: "net.ipv4.udp_wmem_min", numbers: 1, least: 1, most: intMax},
 		{name: "net.ipv6.conf.all.forwarding", numbers: 1, least: intMin, most: intMax},
 		{name: "net.mptcp.enabled", numbers: 1, least: 0, most: 1},
 	}
@@ -147,17 +174,14 @@ func (k knob) number(field string) (n int64, why string) {
 	}
 	digits, negative := strings.CutPrefix(field, "-")
 	u, err := strconv.ParseUint(digits, 0, 64)
-	if err != nil || u > math.MaxUint32 {
-		u = math.MaxUint32 + 1 // more than any setting takes
-	}
-	n = int64(u)
+	n = int64(min(u, math.MaxInt64))
 	if negative {
 		n = -n
 	}
 	switch {
 	case len(field) > longest:
 		return 0, fmt.Sprintf("%s has more than %d digits", field, longest)
-	case n > k.most:
+	case n > k.most || err != nil && !negative:
 		return 0, fmt.Sprintf("%s is more than %d", field, k.most)
 	case n < k.least || negative && k.least >= 0:
 		return 0, fmt.Sprintf("%s is less than %d", field, k.least)
