@@ -138,6 +138,15 @@ func bounds(t *testing.T) []bound {
 		{"a rule that drops what is forwarded", facts(busy(nothing), refuses, limits(passing, 900)), limitRefusal},
 		{"something drops, on a path that loses", facts(busy(func(s *host.Sockets) { s.Lossy = 5 }), refuses),
 			limitRefusal},
+		{"something drops, and another device's queue counts it", facts(busy(nothing),
+			rose("eth1.queue_drops", 1, "Ip.OutRequests", 9), refuses, func(f *host.Facts) {
+				f.Links = append(f.Links, host.Link{Name: "eth1", Up: true})
+			}), limitUnknown},
+		{"something drops, and the queue of what arrives counts other packets", facts(busy(nothing),
+			rose("ifb0.queue_drops", 1, "Ip.OutRequests", 9), refuses, func(f *host.Facts) {
+				f.Links = append(f.Links, host.Link{Name: "ifb0", Up: true})
+				f.Links[1].Redirect = "ifb0"
+			}), limitRefusal},
 		{"an allowance, and a path that loses", facts(rose("eth0.pps_allowance_exceeded", 40, "eth0.tx_packets", 9000),
 			busy(func(s *host.Sockets) { s.Lossy = 5 })), limitAllowance},
 		{"an allowance, and no loss", facts(rose("eth0.pps_allowance_exceeded", 40, "eth0.tx_packets", 9000),

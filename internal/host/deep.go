@@ -72,6 +72,7 @@ func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 	}
 	d.Listened, d.Rose = max(tenth, units.Duration(passed).Round(tenth)), d.Counts.since(before.Counts)
 	d.Netfilter.listen(before.Netfilter)
+	d.Sockets.listen(&before.Sockets)
 	if slices.ContainsFunc(before.Unknown, func(u Unread) bool { return u.What == DroppingFilters }) {
 		return
 	}

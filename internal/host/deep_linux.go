@@ -24,6 +24,7 @@ func ReadDeep() (Facts, error) {
 			d.Counts[QueueDrops(l.Name)] = q.Stats.Drops
 		}
 	}
+	d.Sockets.senders = &senders{accounts: map[uint64]account{}}
 	if why := unloaded(root, f.Kernel, "tcp_diag"); why != "" {
 		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: why})
 	} else if err := d.Sockets.read(sockDiag, f.Links, f.Uplink); err != nil {

@@ -506,8 +506,32 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// What TCP has sent and neither has on its way, nor sent again, nor is acknowledged, this host itself has refused.
+// listened is what two looks at one connection find.
+func listened(t *testing.T, before, now map[int]uint64) Sockets {
+	t.Helper()
+	look := func(info map[int]uint64) (s Sockets) {
+		all := map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoMSS: 1448}
+		maps.Copy(all, info)
+		s.senders = &senders{accounts: map[uint64]account{}}
+		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: all}), nil,
+			"eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Refused != 0 {
+			t.Errorf("refused at one look: %+v", s)
+		}
+		return s
+	}
+	was, s := look(before), look(now)
+	s.listen(&was)
+	return s
+}
+
+// What TCP has sent between two looks and neither has on its way, nor sent again, nor is acknowledged, this host itself
+// has refused.
 func TestRefused(t *testing.T) {
+	const long = 50_000_000 // bytes, that were refused long ago
 	for name, c := range map[string]struct {
 		sent, acked, again, unacked uint64
 		want                        int
@@ -527,15 +551,59 @@ func TestRefused(t *testing.T) {
 		"ten segments":     {100_000, 85_520, 0, 0, 0, nil},
 		"an old kernel":    {0, 9_900_000, 0, 40, 0, nil},
 	} {
-		info := map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoNotsent: 9, infoMSS: 1448,
-			infoBytesSent: c.sent, infoBytesAcked: c.acked, infoBytesAgain: c.again, infoUnacked: c.unacked}
-		maps.Copy(info, c.more)
-		var s Sockets
-		err := s.read(faked(socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", info: info}),
-			nil, "eth0")
-		if err != nil || s.Busy != 1 || s.Refused != c.want {
-			t.Errorf("%s: %+v, %v", name, s, err)
+		for _, past := range []uint64{0, long} {
+			before := map[int]uint64{infoBytesSent: 2 * past, infoBytesAcked: past, infoBytesAgain: past / 10}
+			info := map[int]uint64{infoNotsent: 9, infoUnacked: c.unacked, infoBytesSent: 2*past + c.sent,
+				infoBytesAcked: past + c.acked, infoBytesAgain: past/10 + c.again}
+			maps.Copy(info, c.more)
+			if s := listened(t, before, info); s.Busy != 1 || s.Refused != c.want {
+				t.Errorf("%s, after %d: %+v", name, past, s)
+			}
 		}
+	}
+}
+
+// Over a short path nothing is in flight when one looks: a connection is busy that got much through between two looks.
+func TestSentMuch(t *testing.T) {
+	const mb = 1 << 20
+	for name, c := range map[string]struct {
+		before, now map[int]uint64
+		want        int
+	}{
+		"much":          {map[int]uint64{infoBytesAcked: 5 * mb}, map[int]uint64{infoBytesAcked: 6 * mb}, 1},
+		"little":        {map[int]uint64{infoBytesAcked: 5 * mb}, map[int]uint64{infoBytesAcked: 6*mb - 1}, 0},
+		"nothing since": {map[int]uint64{infoBytesAcked: 5 * mb}, map[int]uint64{infoBytesAcked: 5 * mb}, 0},
+		"much, and it waits": {map[int]uint64{infoBytesAcked: 5 * mb},
+			map[int]uint64{infoBytesAcked: 6 * mb, infoUnacked: 10}, 1},
+		"little, and it waits": {nil, map[int]uint64{infoBytesAcked: 9, infoNotsent: 1}, 1},
+		"much, but not now":    {nil, map[int]uint64{infoBytesAcked: 6 * mb, infoLastSent: 1001}, 0},
+	} {
+		if s := listened(t, c.before, c.now); s.Busy != c.want || s.Most != c.want {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// A second look tells of the busy connections what one look does.
+func TestSecondLook(t *testing.T) {
+	look := func() (s Sockets) {
+		s.senders = &senders{accounts: map[uint64]account{}}
+		transfer := func(cc string, rtt, again uint64) socket {
+			return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: cc, info: map[int]uint64{infoRTT: rtt,
+				infoMinRTT: 48_000, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: 10_000_000,
+				infoBytesAcked: 10_000_000, infoBytesAgain: again, infoRetrans: 500, infoBusy: 1_000_000,
+				infoRwndLimited: 300_000, infoBufLimited: 300_000, infoMaxPace: 1_250_000, infoFlags: 1}}
+		}
+		if err := s.read(faked(transfer("cubic", 212_000, 0), transfer("bbr", 49_000, 800_000)), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	before, now := look(), look()
+	now.listen(&before)
+	now.senders, before.senders = nil, nil
+	if !reflect.DeepEqual(now, before) || now.Busy != 2 || now.Lossy != 1 || now.Queueing != 1 {
+		t.Errorf("%+v\n%+v", now, before)
 	}
 }
 

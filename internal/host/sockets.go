@@ -8,7 +8,8 @@ import "weir/internal/units"
 // is one look at them, so what it says of a path it says of the paths that were in use.
 //
 // A connection is busy when it has sent within the last second, and has ten segments in flight or data that waits to be
-// sent. Then it waits for the network, and not for the program. Its minimum RTT is that of the last five minutes
+// sent. Then it waits for the network, and not for the program. Over a short path hardly anything is in flight: so of
+// two looks one is busy, too, that got much through in between. Its minimum RTT is that of the last five minutes
 // (net.ipv4.tcp_min_rtt_wlen): a queue that has stood for longer has become the minimum, and is seen too small or not
 // at all.
 type Sockets struct {
@@ -28,8 +29,8 @@ type Sockets struct {
 	// busy, and for a fifth of that time or more held back by the receiver's window
 	Receiver int `json:"receiver_bound"`
 	Buffer   int `json:"buffer_bound"` // … by this host's send buffer
-	// busy, held back by neither end, and of what they sent this host itself dropped some before it left: a rule, a
-	// filter or a full queue
+	// busy, held back by neither end, and of what they sent between two looks this host itself dropped some before it
+	// left: a rule, a filter or a full queue
 	Refused int `json:"refused,omitempty"`
 	// busy, and as fast as their program has said that they may be at most (SO_MAX_PACING_RATE, socket(7))
 	Paced   int            `json:"paced,omitempty"`
@@ -43,6 +44,8 @@ type Sockets struct {
 	CE     int         `json:"marked"`         // connections of which packets were marked CE and arrived
 	Cut    int         `json:"cut,omitempty"`  // answers of the kernel that could not be understood
 	Read   bool        `json:"read,omitempty"` // the connections were looked at
+
+	senders *senders // what a later look is compared with; nil where none comes
 }
 
 // Dialled is how many connections this host has opened.

@@ -82,12 +82,68 @@ func (s *Sockets) read(ask dump, links []Link, uplink string) error {
 		}
 	}
 	s.Read = true
-	s.QueueRTT, s.QueueMin, s.RTT = a.queueRTT.quantile(0.5), a.queueMin.quantile(0.5), a.minRTT.quantile(0.9)
-	if a.sent > 0 {
-		s.LossyShare = units.Share(min(a.again/a.sent, 1))
-	}
-	s.Passed = a.passed()
+	a.finish()
+	s.RTT, s.Passed = a.minRTT.quantile(0.9), a.passed()
 	return nil
+}
+
+// finish sums up what the busy connections have in common.
+func (a *aggregate) finish() {
+	a.QueueRTT, a.QueueMin = a.queueRTT.quantile(0.5), a.queueMin.quantile(0.5)
+	if a.sent > 0 {
+		a.LossyShare = units.Share(min(a.again/a.sent, 1))
+	}
+}
+
+// senders are what of a look is kept for a later one.
+type senders struct {
+	accounts map[uint64]account // of connections that have sent something, by their cookies
+	recent   []sender           // those that are busy, or may turn out to be
+}
+
+// sender is a connection that has sent something within the last second.
+type sender struct {
+	cookie uint64
+	to     netip.Addr
+	cc     string
+	info   tcpInfo
+}
+
+// account is what a connection has sent since it was opened, in bytes.
+type account struct {
+	sent, again, acked uint64 // again: of what was sent
+}
+
+// bulk is more than requests are, in bytes.
+const bulk = 1 << 20
+
+// listen judges anew which connections are busy, and what they wait for, by what they sent since an earlier look.
+func (s *Sockets) listen(before *Sockets) {
+	if s.senders == nil || before.senders == nil || !s.Read || !before.Read {
+		return
+	}
+	s.Busy, s.Most, s.Queueing, s.Lossy, s.LossyBBR, s.LossyShare = 0, 0, 0, 0, 0, 0
+	s.Receiver, s.Buffer, s.Refused, s.Paced, s.Pace, s.App, s.Rate, s.Fastest = 0, 0, 0, 0, 0, 0, 0, 0
+	a := &aggregate{Sockets: s, each: map[netip.Addr]int{}}
+	for i := range s.senders.recent {
+		x := &s.senders.recent[i]
+		since := x.info.account().since(before.senders.accounts[x.cookie])
+		if !x.info.waits() && since.acked < bulk {
+			continue
+		}
+		// Who has sent all that an end lets it may have tried twice.
+		if bound := a.busy(x); !bound && since.refused(&x.info) {
+			a.Refused++
+		}
+	}
+	a.finish()
+}
+
+func (t *tcpInfo) account() account { return account{t.Bytes_sent, t.Bytes_retrans, t.Bytes_acked} }
+
+func (a account) since(before account) account {
+	rise := func(now, was uint64) uint64 { return max(now, was) - was }
+	return account{rise(a.sent, before.sent), rise(a.again, before.again), rise(a.acked, before.acked)}
 }
 
 // aggregate is the sums while sockets go by.
@@ -190,18 +246,31 @@ func (a *aggregate) add(msg []byte) {
 	if bringsIn(&info) {
 		a.Receiving++
 	}
-	rtt, least := info.Rtt, info.Min_rtt
-	if least == 0 || least == math.MaxUint32 || rtt == 0 {
+	x := sender{binary.NativeEndian.Uint64(msg[diagCookie:]), to, cc, info}
+	const some = 10_000 // bytes, of which fewer change nothing
+	if a.senders != nil && max(info.Bytes_sent, info.Bytes_acked) >= some {
+		a.senders.accounts[x.cookie] = info.account()
+	}
+	if info.Min_rtt == 0 || info.Min_rtt == math.MaxUint32 || info.Rtt == 0 {
 		return
 	}
-	a.minRTT.add(least)
-	const recently, transfer = 1000, 10 // ms; segments
-	if info.Last_data_sent > recently || info.Unacked < transfer && info.Notsent_bytes == 0 {
+	a.minRTT.add(info.Min_rtt)
+	const recently = 1000 // ms
+	if info.Last_data_sent > recently {
 		return
 	}
-	a.each[to]++
-	a.Most = max(a.Most, a.each[to])
-	a.busy(&info, cc, rtt, least)
+	if info.waits() {
+		a.busy(&x)
+	}
+	if a.senders != nil && (info.waits() || info.Bytes_acked >= bulk) {
+		a.senders.recent = append(a.senders.recent, x)
+	}
+}
+
+// waits reports whether a connection that sends waits for the network, and not for the program.
+func (t *tcpInfo) waits() bool {
+	const transfer = 10 // segments
+	return t.Unacked >= transfer || t.Notsent_bytes > 0
 }
 
 // attributes takes apart what follows a struct inet_diag_msg, as far as it is whole. By hand: a decoder of the netlink
@@ -246,13 +315,14 @@ func (t *tcpInfo) bufferFull() bool {
 	return t.sendBuffer > 0 && float64(t.queued) >= full*float64(t.sendBuffer) && t.Notsent_bytes < t.Snd_mss
 }
 
-// refused reports whether more was sent than the network got: TCP counts what it sends before a rule or a queue of this
-// host refuses it (tcp_transmit_skb), and keeps it to send it again. Before Linux 4.19 nothing is counted.
-func (t *tcpInfo) refused() bool {
+// refused reports whether more was sent between two looks than the network got, of a connection as it is at the second:
+// TCP counts what it sends before a rule or a queue of this host refuses it (tcp_transmit_skb), and keeps it to send it
+// again. Before Linux 4.19 nothing is counted. What was on its way at the first look counts as if it had left later.
+func (a account) refused(now *tcpInfo) bool {
 	const some, share = 10, 100 // segments, of which fewer are an accident; one in so many bytes
-	mss := uint64(t.Snd_mss)
-	left := t.Bytes_retrans + t.Bytes_acked + uint64(t.Unacked)*mss
-	return t.Bytes_sent > left+some*mss && t.Bytes_sent-left > t.Bytes_sent/share
+	mss := uint64(now.Snd_mss)
+	left := a.again + a.acked + uint64(now.Unacked)*mss
+	return a.sent > left+some*mss && a.sent-left > a.sent/share
 }
 
 // pace is the rate above which the program wants nothing sent, if about that is delivered; 0 else.
@@ -270,12 +340,16 @@ func (t *tcpInfo) pace() units.Rate {
 // bringsIn reports whether a connection carries bulk data to this host now: more than it carries away, and more than
 // requests are.
 func bringsIn(info *tcpInfo) bool {
-	const recently, bulk = 1000, 1 << 20 // ms; bytes
+	const recently = 1000 // ms
 	return info.Last_data_recv <= recently && info.Bytes_received >= bulk && info.Bytes_received > info.Bytes_acked
 }
 
-func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
+// busy adds a connection, and reports whether one of its ends holds it back.
+func (a *aggregate) busy(x *sender) (bound bool) {
+	info := &x.info
 	a.Busy++
+	a.each[x.to]++
+	a.Most = max(a.Most, a.each[x.to])
 	rate := units.Rate(min(info.Delivery_rate, math.MaxUint32*128) * 8)
 	a.Rate += rate
 	a.Fastest = max(a.Fastest, rate)
@@ -287,7 +361,7 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 		a.Pace = max(a.Pace, pace)
 	}
 	const fifth = 5
-	bound := info.appLimited
+	bound = info.appLimited
 	if busy := info.Busy_time; busy > 0 {
 		if info.Rwnd_limited >= busy/fifth && info.Rwnd_limited > 0 {
 			a.Receiver++
@@ -298,16 +372,14 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 			bound = true
 		}
 	}
-	if info.refused() && !bound { // who has sent all that an end lets it may have tried twice
-		a.Refused++
-	}
 	// Far above: by half, and by 10 ms, which no wireless hop's jitter explains. Near: by a quarter at most, or 2 ms.
-	switch above := int64(rtt) - int64(least); {
-	case above >= max(int64(least)/2, 10_000):
+	least := int64(info.Min_rtt)
+	switch above := int64(info.Rtt) - least; {
+	case above >= max(least/2, 10_000):
 		a.Queueing++
-		a.queueRTT.add(rtt)
-		a.queueMin.add(least)
-	case above <= max(int64(least)/4, 2_000):
+		a.queueRTT.add(info.Rtt)
+		a.queueMin.add(info.Min_rtt)
+	case above <= max(least/4, 2_000):
 		sent, again := float64(info.Bytes_sent), float64(info.Bytes_retrans)
 		if sent == 0 { // before Linux 4.19
 			mss := float64(info.Snd_mss)
@@ -316,13 +388,14 @@ func (a *aggregate) busy(info *tcpInfo, cc string, rtt, least uint32) {
 		const lost, some = 0.01, 10 // of the bytes; segments, of which fewer are an accident
 		if sent > 0 && again/sent >= lost && info.Total_retrans >= some {
 			a.Lossy++
-			if cc == "bbr" {
+			if x.cc == "bbr" {
 				a.LossyBBR++
 			}
 			a.sent += sent
 			a.again += again
 		}
 	}
+	return bound
 }
 
 // histogram counts times in microseconds, in steps of 3 %.
