@@ -3,7 +3,11 @@
 package doctor
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"slices"
+	"strconv"
 	"testing"
 
 	"weir/internal/host"
@@ -298,5 +302,45 @@ func TestBelowUplink(t *testing.T) {
 				t.Errorf("%s below %s: %+v", c.name, over, got)
 			}
 		}
+	}
+}
+
+// Each limit is at one stage, or it is none that holds anything back.
+func TestEachLimitHasAStage(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "limit.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, is := n.(*ast.ValueSpec)
+		if !is {
+			return true
+		}
+		if kind, named := spec.Type.(*ast.Ident); !named || kind.Name != "Limit" {
+			return true
+		}
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits++
+		want := 1
+		if l := Limit(text); l == limitNone || l == limitUnknown {
+			want = 0
+		}
+		var holding []string
+		for _, s := range examine(with(t, looked)).stages(Bottleneck{Limit: Limit(text)}) {
+			if s.Holds {
+				holding = append(holding, s.Name)
+			}
+		}
+		if len(holding) != want {
+			t.Errorf("%s holds at %q", text, holding)
+		}
+		return true
+	})
+	if limits < 20 {
+		t.Errorf("%d limits", limits)
 	}
 }

@@ -31,7 +31,11 @@ const (
 // FindBottleneck says that the bottleneck is.
 func FindStages(facts host.Facts) []Stage {
 	p := examine(facts)
-	b := p.bottleneck()
+	return p.stages(p.bottleneck())
+}
+
+// stages are all, of which the one holds where a bottleneck is.
+func (p *patient) stages(b Bottleneck) []Stage {
 	s := p.deep.Sockets
 	ofBusy := func(n int, what string) (saw, lacks string) {
 		switch {
@@ -57,7 +61,7 @@ func FindStages(facts host.Facts) []Stage {
 	saw, lacks = p.tcpSettings()
 	add("TCP's settings", saw, lacks, limitSetting)
 	saw, lacks = p.netfilter()
-	add("netfilter", saw, lacks, limitRule)
+	add("netfilter", saw, lacks, limitRule, limitRefusal) // or a BPF program of a control group, beside it
 	saw, lacks = p.tallied(limitFragments)
 	add("fragmentation", saw, lacks, limitFragments)
 	saw, lacks = p.tallied(limitUDP)
