@@ -4,6 +4,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"io/fs"
 	"path"
 	"regexp"
@@ -38,6 +39,16 @@ var (
 			`/proc/sys/(net/[a-z0-9_/]+)`)
 	kindName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	script   = regexp.MustCompile(`(?:^|[\s"'=@!+:-])/([\w./+-]+)`)
+	// What is handed to a shell or an interpreter is a script, however it begins.
+	interpreted = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])` +
+		`(?:\.|source|sh|bash|dash|ash|ksh|zsh|python[\d.]*|perl)\s+(?:-\w+\s+)*["']?/([\w./+-]+)`)
+	relative = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:^|[\s"'=;&|(])\./([\w./+-]+)`)
+	// Programs that are known to set queues, or to take them away (the first), and their devices: wondershaper, tcset
+	// (of tcconfig) and FireQOS.
+	shaper = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])(?:` +
+		`(wondershaper\s+(?:clear|.*-[csv])\b)|wondershaper\s+(?:-[du]\s+\d+\s+)*-a\s+(\S+)|` +
+		`wondershaper\s+([\w$][\w.$-]*)\s+\S*\d\S*\s+\S*\d|` +
+		`wondershaper\s+-p\b|tcset\s+(\w\S*)\s+.*--|fireqos\s+start\b)`)
 )
 
 // networkdKinds are networkd's sections that are queueing disciplines (systemd.network(5)).
@@ -53,7 +64,7 @@ var networkdKinds = map[string]string{
 
 // scan finds the lines of a file that set something. Where they have no effect, idle says why.
 func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
-	var dev, in, heredoc string
+	var dev, in, heredoc, dir string
 	var queue *Writer // of networkd's section in which this is
 	end := func() {
 		if queue != nil {
@@ -99,7 +110,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		}
 		heredoc = s.commands(w, l)
 		if how != isRead {
-			s.follow(w, l)
+			if !s.shaper(w, l) {
+				dir = s.follow(w, l, dir)
+			}
 		}
 	}
 	end()
@@ -281,7 +294,7 @@ func assignedTo(l string, from, to int) (value string, ok bool) {
 func tcWords(args string) (words []string) {
 	for _, word := range strings.Fields(args) {
 		word = strings.Trim(word, `"'[],`)
-		bare := strings.TrimRight(word, ";)")
+		bare := strings.Trim(strings.TrimRight(word, ";)"), `"'[],`)
 		if word != "" && !strings.ContainsAny(word[:1], ";&|#)") {
 			words = append(words, bare)
 		}
@@ -364,28 +377,58 @@ func rateIn(options []string) units.Rate {
 	return 0
 }
 
-// follow looks into the scripts that a line names, if the line has an effect.
-func (s *scanner) follow(w Writer, l string) {
-	const maxFunctions = 64
+// shaper notes a program that is known to set queues, whose own lines say less than its arguments.
+func (s *scanner) shaper(w Writer, l string) bool {
+	m := shaper.FindStringSubmatch(l)
+	if m == nil {
+		return false
+	}
+	if m[1] == "" {
+		w.Qdisc, w.Dev = SomeQueue, cmp.Or(m[2], m[3], m[4])
+		s.found = append(s.found, w)
+	}
+	return true
+}
+
+// follow looks into the scripts that a line names, if the line has an effect. Relative names are those of dir, where
+// the lines before it have gone; it returns where this line goes.
+func (s *scanner) follow(w Writer, l, dir string) string {
 	if w.Idle != "" {
-		return
+		return dir
+	}
+	for _, m := range interpreted.FindAllStringSubmatch(l, -1) {
+		s.call(w, m[1], "")
 	}
 	for _, m := range script.FindAllStringSubmatch(l, -1) {
-		name := path.Clean(m[1])
-		top, _, _ := strings.Cut(name, "/")
-		ofKernel := top == "proc" || top == "sys" || top == "dev"
-		if len(s.called) >= maxFunctions || s.called[name] || ofKernel || !fs.ValidPath(name) {
-			continue
+		s.call(w, m[1], "#!")
+	}
+	for _, m := range relative.FindAllStringSubmatch(l, -1) {
+		if m[1] != "" {
+			dir = m[1]
+		} else if dir != "" {
+			s.call(w, path.Join(dir, m[2])[1:], "")
 		}
-		if text := s.readScript(name); text != nil {
-			s.called[name] = true
-			s.scan(w.By, name, text, isCommands, "")
-		}
+	}
+	return dir
+}
+
+// call looks into a script that begins so.
+func (s *scanner) call(w Writer, name, magic string) {
+	const maxFunctions = 64
+	name = path.Clean(name)
+	top, _, _ := strings.Cut(name, "/")
+	ofKernel := top == "proc" || top == "sys" || top == "dev"
+	if len(s.called) >= maxFunctions || s.called[name] || ofKernel || !fs.ValidPath(name) {
+		return
+	}
+	if text := s.readScript(name, magic); text != nil {
+		s.called[name] = true
+		s.scan(w.By, name, text, isCommands, "")
 	}
 }
 
-// readScript gives a script's text; nil if a file is none.
-func (t *tree) readScript(name string) []byte {
+// readScript gives the text of a script that begins so; nil if a file is none.
+func (t *tree) readScript(name, magic string) []byte {
 	resolved, ok := t.resolve(name)
 	if !ok {
 		return nil
@@ -394,10 +437,10 @@ func (t *tree) readScript(name string) []byte {
 	if err != nil {
 		return nil
 	}
-	var magic [2]byte
-	n, _ := file.Read(magic[:])
+	begins := make([]byte, 64)
+	n, _ := file.Read(begins)
 	file.Close()
-	if n < 2 || string(magic[:]) != "#!" {
+	if !bytes.HasPrefix(begins[:n], []byte(magic)) || bytes.IndexByte(begins[:n], 0) >= 0 { // a program has a NUL
 		return nil
 	}
 	return t.read(name)

@@ -96,6 +96,8 @@ func spots() []spot {
 		boot, up, tunnel = "at every boot", "whenever the device comes up", "whenever the tunnel comes up"
 		appears, starts  = "whenever the device appears", "whenever the unit starts"
 		times, built     = "at its times", "when the system is built"
+		leased, guest    = "whenever DHCP gives an address", "whenever libvirt starts a guest or a network"
+		firewall         = "whenever the firewall starts"
 	)
 	return []spot{
 		{by: "udev", dir: "etc/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
@@ -110,8 +112,7 @@ func spots() []spot {
 		{by: "networkd", dir: "run/systemd/network", suffix: ".network", when: up},
 		{by: "networkd", dir: "etc/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
 		{by: "networkd", dir: "run/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
-		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher/routable.d", runs: isScript, when: up},
-		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher/configured.d", runs: isScript, when: up},
+		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: ".d", runs: isScript, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d", runs: isScript, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/pre-up.d", runs: isScript, when: up},
@@ -120,6 +121,12 @@ func spots() []spot {
 		{by: "ifupdown", file: "etc/network/interfaces", runs: isCommands, when: up}, // Proxmox's and Alpine's, too
 		{by: "ifupdown", dir: "etc/network/if-pre-up.d", runs: isPart, when: up},
 		{by: "ifupdown", dir: "etc/network/if-up.d", runs: isPart, when: up},
+		{by: "dhclient", dir: "etc/dhcp/dhclient-enter-hooks.d", runs: isCommands, when: leased},
+		{by: "dhclient", dir: "etc/dhcp/dhclient-exit-hooks.d", runs: isCommands, when: leased},
+		{by: "dhcpcd", file: "etc/dhcpcd.enter-hook", runs: isCommands, when: leased},
+		{by: "dhcpcd", file: "etc/dhcpcd.exit-hook", runs: isCommands, when: leased},
+		{by: "hotplug", dir: "etc/hotplug.d/iface", runs: isCommands, when: up}, // OpenWrt's
+		{by: "hotplug", dir: "etc/hotplug.d/net", runs: isCommands, when: appears},
 		{by: "netplan", dir: "etc/netplan", suffix: ".yaml", when: up},
 		{by: "wg-quick", dir: "etc/wireguard", suffix: ".conf", runs: isCommands, when: tunnel},
 		{by: "OpenVPN", dir: "etc/openvpn", suffix: ".conf", runs: isCommands, when: tunnel},
@@ -128,6 +135,12 @@ func spots() []spot {
 		{by: "ppp", dir: "etc/ppp/ip-up.d", runs: isPart, when: tunnel},
 		{by: "ppp", dir: "etc/ppp/ipv6-up.d", runs: isPart, when: tunnel},
 		{by: "ppp", file: "etc/ppp/ip-up", runs: isScript, when: tunnel},
+		{by: "ppp", file: "etc/ppp/ip-up.local", runs: isScript, when: tunnel},
+		{by: "libvirt", dir: "etc/libvirt/hooks", runs: isScript, when: guest},
+		{by: "libvirt", dir: "etc/libvirt/hooks", sub: ".d", runs: isScript, when: guest},
+		{by: "Shorewall", file: "etc/shorewall/start", runs: isCommands, when: firewall},
+		{by: "Shorewall", file: "etc/shorewall/started", runs: isCommands, when: firewall},
+		{by: "profile.d", dir: "etc/profile.d", suffix: ".sh", runs: isCommands, when: "whenever somebody logs in"},
 		{by: "cloud-init", dir: "etc/cloud/cloud.cfg.d", suffix: ".cfg", runs: isCommands, when: boot},
 		{by: "cloud-init", file: "etc/cloud/cloud.cfg", runs: isCommands, when: boot},
 		{by: "cloud-init", file: "var/lib/cloud/instance/cloud-config.txt", runs: isCommands, when: boot},
@@ -139,7 +152,10 @@ func spots() []spot {
 		{by: "cron", file: "etc/crontabs/root", runs: isCommands, when: times},   // Alpine's
 		{by: "cron", dir: "etc/cron.hourly", runs: isPart, when: times},
 		{by: "cron", dir: "etc/cron.daily", runs: isPart, when: times},
+		{by: "cron", dir: "etc/cron.weekly", runs: isPart, when: times},
+		{by: "cron", dir: "etc/cron.monthly", runs: isPart, when: times},
 		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
+		{by: "rc.local", file: "etc/rc.d/rc.local", runs: isScript, when: boot},
 		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},
 		{by: "local.d", dir: "etc/local.d", suffix: ".start", runs: isScript, when: boot}, // OpenRC's
 		{by: "NixOS", dir: "etc/nixos", suffix: ".nix", runs: isCommands, when: built},
@@ -178,8 +194,14 @@ func (w Writer) When() string {
 // writers gives the lines that set something, and those that do not, though somebody meant them to.
 func (t *tree) writers() (found, idle []Writer) {
 	s := scanner{tree: t, called: map[string]bool{}}
+	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
 	for _, p := range spots() {
 		for _, name := range t.files(p) {
+			if to, ok := t.resolve(name); ok && seen[to] {
+				continue
+			} else if ok {
+				seen[to] = true
+			}
 			if idle := t.idle(p, name); idle == "" || !putAside.MatchString(path.Base(name)) {
 				s.scan(p.by, name, t.read(name), p.runs, idle)
 			}

@@ -131,6 +131,32 @@ func TestPlaces(t *testing.T) {
 		"Proxmox's interfaces": {fstest.MapFS{"etc/network/interfaces": file("auto vmbr0\niface vmbr0 inet static\n" +
 			"\tbridge-ports eno1\n\tpost-up   " + tc)}, "ifupdown /etc/network/interfaces:4" + shaped},
 
+		"a script without its interpreter's name": {fstest.MapFS{
+			"etc/cron.d/a": file("@reboot root python3 -u /opt/shape/s.py\n"),
+			"etc/rc.local": executable(begin + ". /opt/shape/lib.sh\ncat /opt/notes\n"),
+			"opt/notes":    file(tc), "opt/shape/lib.sh": file(tc),
+			"opt/shape/s.py": file("subprocess.run(['tc', 'qdisc', 'add', 'dev', 'e1', 'root', 'fq'])\n")},
+			"cron /opt/shape/s.py:1 fq on e1; rc.local /opt/shape/lib.sh:1" + shaped},
+		"a program that a shell is handed": {fstest.MapFS{"etc/rc.local": executable(begin + "sh /opt/p\n"),
+			"opt/p": file("\x7fELF\x00\n" + tc)}, ""},
+		"a script in a folder": {fstest.MapFS{
+			"etc/rc.local":   executable(begin + "cd /opt/shape && ./a.sh\ncd \"/opt\"\n./b.sh up\n"),
+			"opt/shape/a.sh": executable(begin + tc), "opt/b.sh": executable(begin + tc), "b.sh": file(tc)},
+			"rc.local /opt/b.sh:2" + shaped + "; rc.local /opt/shape/a.sh:2" + shaped},
+		"wondershaper": {fstest.MapFS{
+			"etc/systemd/system/w.service": file("[Service]\nExecStart=wondershaper -a eth0 -d 1000\n" +
+				"ExecStop=/usr/sbin/wondershaper -c -a eth0\n"),
+			"etc/rc.local":           executable(begin + "which wondershaper\n/sbin/wondershaper eth1 1000 500\n"),
+			"usr/sbin/wondershaper":  executable("#!/bin/bash\ntc qdisc add dev $DEV root handle 1: htb\n"),
+			"etc/cron.weekly/tcset":  executable(begin + "tcset eth2 --rate 1Mbps\n"),
+			"etc/shorewall/started":  file("fireqos start\n"),
+			"etc/cron.monthly/tcset": executable(begin + "apt install wondershaper tcset fireqos\n")},
+			"Shorewall /etc/shorewall/started:1 a queue on a device; cron /etc/cron.weekly/tcset:2 a queue on eth2; " +
+				"rc.local /etc/rc.local:3 a queue on eth1; " +
+				"systemd unit /etc/systemd/system/w.service:2 a queue on eth0"},
+		"Fedora's rc.local": {fstest.MapFS{"etc/rc.local": link("rc.d/rc.local"),
+			"etc/rc.d/rc.local": executable(begin + tc)}, "rc.local /etc/rc.local:2" + shaped},
+
 		"not executable": {fstest.MapFS{"etc/rc.local": file(begin + tc)},
 			"[rc.local /etc/rc.local:2" + shaped + "]"},
 		"a name with a dot": {fstest.MapFS{"etc/network/if-up.d/q.sh": executable(begin + tc)},
@@ -166,6 +192,38 @@ func TestPlaces(t *testing.T) {
 			if w.When() == "" || (w.Idle != "") != slices.Contains(got, "["+told(w)+"]") {
 				t.Errorf("%s: %+v takes effect %q", name, w, w.When())
 			}
+		}
+	}
+}
+
+// Where an executable script with a line of tc's is found, by whom it is run, and when.
+func TestScriptPlaces(t *testing.T) {
+	for name, want := range map[string]string{
+		"etc/dhcp/dhclient-enter-hooks.d/q":      "dhclient",
+		"etc/dhcp/dhclient-exit-hooks.d/q":       "dhclient",
+		"etc/dhcpcd.enter-hook":                  "dhcpcd",
+		"etc/dhcpcd.exit-hook":                   "dhcpcd",
+		"etc/cron.hourly/q":                      "cron",
+		"etc/cron.daily/q":                       "cron",
+		"etc/cron.weekly/q":                      "cron",
+		"etc/cron.monthly/q":                     "cron",
+		"etc/networkd-dispatcher/carrier.d/q":    "networkd-dispatcher",
+		"etc/networkd-dispatcher/routable.d/q":   "networkd-dispatcher",
+		"etc/networkd-dispatcher/configured.d/q": "networkd-dispatcher",
+		"etc/ppp/ip-up.local":                    "ppp",
+		"etc/rc.d/rc.local":                      "rc.local",
+		"etc/libvirt/hooks/qemu":                 "libvirt",
+		"etc/libvirt/hooks/network.d/q":          "libvirt",
+		"etc/shorewall/start":                    "Shorewall",
+		"etc/shorewall/started":                  "Shorewall",
+		"etc/hotplug.d/iface/10-q":               "hotplug",
+		"etc/hotplug.d/net/10-q":                 "hotplug",
+		"etc/profile.d/q.sh":                     "profile.d",
+	} {
+		d := settings(fstest.MapFS{name: executable("#!/bin/sh\ntc qdisc add dev eth0 root fq\n")})
+		if len(d.Writers) != 1 || told(d.Writers[0]) != want+" /"+name+":2 fq on eth0" ||
+			d.Writers[0].When() == "at every boot" != (want == "rc.local") {
+			t.Errorf("%s: %+v", name, d.Writers)
 		}
 	}
 }
