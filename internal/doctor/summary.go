@@ -20,7 +20,7 @@ type Summary struct {
 }
 
 // Summarize takes of the findings the one that a person should know first. What is harmful goes before the bottleneck,
-// and that before what is only worth knowing.
+// and that, even where nothing is wrong with it, before what is only worth knowing.
 func Summarize(facts host.Facts) Summary {
 	p, found := examine(facts), Diagnose(facts)
 	b := p.bottleneck()
@@ -34,6 +34,8 @@ func Summarize(facts host.Facts) Summary {
 		return about(found[0])
 	case binding >= 0:
 		return about(found[binding])
+	case p.deep.Sockets.Busy > 0 && b.Limit != limitUnknown && notable > 0:
+		return p.binds(b, found)
 	case shapeless >= 0 && b.Lacks != "": // whatever binds, no rate can be enforced here
 		return about(found[shapeless])
 	case b.Lacks != "" && notable > 0:
@@ -50,6 +52,25 @@ func Summarize(facts host.Facts) Summary {
 
 func about(f Finding) Summary {
 	return Summary{Told: true, Says: f.Plain, Try: f.Try, Remark: f.Remark, Code: f.Code}
+}
+
+// binds is about a bottleneck that is as somebody wants it, and about the first of what else is worth knowing. What a
+// busy CPU calls for is left out: it is not what binds.
+func (p *patient) binds(b Bottleneck, found []Finding) Summary {
+	s := Summary{Told: true, Says: "Downloads are held back by " + b.Says, Remark: "nothing"}
+	besides := slices.IndexFunc(found, func(f Finding) bool {
+		return f.Severity != Fine && !slices.Contains(limitCPU.codes(), f.Code)
+	})
+	switch {
+	case besides >= 0:
+		f := found[besides]
+		s.Says += " " + f.Plain
+		s.Try, s.Remark, s.Code = f.Try, f.Remark, f.Code
+	case b.Limit == LimitShaper:
+		s.Remark = fmt.Sprintf("nothing, if that rate is meant; tc -s qdisc show dev %s shows what enforces it",
+			p.holder.Name)
+	}
+	return s
 }
 
 // well says why nothing is wrong, though something is always a limit.

@@ -49,6 +49,16 @@ func TestSummarize(t *testing.T) {
 		{"the rest", facts(lowat, load, sockets(idle)), Summary{true, "A setting costs this server CPU time for " +
 			"nothing: it makes programs send in small pieces.", "weir up", "", "lowat-too-small"}},
 
+		{"an own rate, and a busy CPU", facts(shaped, load, full, func(f *host.Facts) { f.Deep.CPU = 0.9 }), Summary{true,
+			"Downloads are held back by the rate that cake on eth0 enforces, 49.875mbit.", "",
+			"nothing, if that rate is meant; tc -s qdisc show dev eth0 shows what enforces it", ""}},
+		{"a busy CPU", facts(load, sockets(idle), func(f *host.Facts) { f.Deep.CPU = 0.9 }), Summary{true,
+			"This server's processor is too busy: in 90 % of the last 10 s something waited for it.", "weir plan",
+			"without --rate", "cpu-short"}},
+		{"programs, and more", facts(lowat, load, sockets(func(s *host.Sockets) { s.Queueing, s.App = 0, 17 })),
+			Summary{true, "Downloads are held back by the programs: of 17 busy connections, 17 did not always have " +
+				"something to send. A setting costs this server CPU time for nothing: it makes programs send in " +
+				"small pieces.", "weir up", "", "lowat-too-small"}},
 		{"nothing", facts(load, sockets(idle)), Summary{true,
 			"Nothing wrong was seen: 17 busy connections, and none waits in a queue.", "", "nothing", "nothing-wrong"}},
 		{"nothing, shaped", facts(shaped, load, full), Summary{true,
