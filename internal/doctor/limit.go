@@ -317,5 +317,5 @@ func (p *patient) paced() bool { return p.many(p.deep.Sockets.Paced) && !p.queue
 // deviceFull reports whether the busy connections alone fill the uplink.
 func (p *patient) deviceFull() bool {
 	speed := p.link.Speed
-	return speed != 0 && p.deep.Sockets.Rate >= speed/10*9 && p.enforced() == 0
+	return speed != 0 && p.delivers(speed/10*9, speed) && p.enforced() == 0
 }

@@ -114,6 +114,8 @@ func bounds(t *testing.T) []bound {
 		{"seven tenths, and nothing dropped", facts(shaped, busy(func(s *host.Sockets) { s.Rate = 35_000_000 })),
 			limitUnknown},
 		{"device, nine tenths", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 900_000_000 })), limitDevice},
+		{"device, whose speed cannot be", facts(speed(1e9), busy(func(s *host.Sockets) { s.Rate = 1_300_000_001 })),
+			limitUnknown},
 		{"device, whose speed is not known", facts(speed(0), busy(func(s *host.Sockets) { s.Rate = 940_000_000 })),
 			limitUnknown},
 		{"CPU, a little", facts(func(f *host.Facts) { f.Deep.CPU = 0.49 }, busy(nothing)), limitUnknown},

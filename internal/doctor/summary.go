@@ -55,7 +55,7 @@ func about(f Finding) Summary {
 }
 
 // binds is about a bottleneck that is as somebody wants it, and about the first of what else is worth knowing. What a
-// busy CPU calls for is left out: it is not what binds.
+// busy CPU calls for is left out: it is not the bottleneck.
 func (p *patient) binds(b Bottleneck, found []Finding) Summary {
 	s := Summary{Told: true, Says: "Downloads are held back by " + b.Says, Remark: "nothing"}
 	besides := slices.IndexFunc(found, func(f Finding) bool {
