@@ -23,9 +23,10 @@ func newDownCommand() *cobra.Command {
 	var dev string
 	var force, all bool
 	cmd := &cobra.Command{
-		Use:        "down",
-		SuggestFor: []string{"undo", "revert", "off", "stop", "rollback", "remove"},
-		Short:      "Put back exactly what was there before up",
+		Use: "down",
+		SuggestFor: []string{"undo", "revert", "off", "stop", "rollback", "remove", "restore", "reset", "uninstall",
+			"disable", "cancel"},
+		Short: "Put back exactly what was there before up",
 		Long: `Puts back the queues and settings that were there before the first weir up, and
 verifies them. What others have changed since is left and named; --force
 overwrites it. If there is nothing to undo, it says so and succeeds.

@@ -115,6 +115,9 @@ func withUnit(text, example string) string {
 // fewSeconds are too few for any option that is a time: so small a number means minutes.
 const fewSeconds = 10
 
+// A rate alone of so many is one in bit/s, up to what no link has.
+const fewestBits, mostBits = 1e6, 1e13
+
 // wrongValue is about an option's value. What is a number alone most likely wants a unit.
 func wrongValue(help string, err *pflag.InvalidValueError) error {
 	name, text := "--"+err.GetFlag().Name, err.GetValue()
@@ -135,6 +138,13 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 		return Usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
 	case errors.As(err, &noUnit):
 		noUnit.Example = like(err.GetFlag(), noUnit.What, noUnit.Example)
+		v, _ := strconv.ParseFloat(text, 64)
+		switch {
+		case kind == "share" && v > 0 && v < 1: // a percentage, or a part of one
+			return Usage(fmt.Sprintf("%s %s%% or %s", name, text, units.Share(v)), "%s: %v", name, noUnit)
+		case kind == "rate" && v >= fewestBits && v <= mostBits:
+			return Usage(name+" "+units.Rate(v).String(), "%s: %v", name, noUnit)
+		}
 		return Usage(name+" "+withUnit(text, noUnit.Example), "%s: %v", name, noUnit)
 	}
 	if wrong := (*hint.Error)(nil); errors.As(err, &wrong) {

@@ -464,6 +464,8 @@ func servers(t *testing.T) []diagnosed {
 		{"masked files ask nothing", facts(set("core.default_qdisc", "dualpi2", "/usr/lib/sysctl.d/a.conf", 2, loses,
 			func(s *host.Setting) { s.Masked = "/etc/sysctl.d/a.conf" })), []string{"✓ Nothing to do."}},
 		{"no cake, no htb", facts(kernelWith("fq_codel", "mq")), []string{"! Linux 6.12.1."}},
+		{"no cake, no htb, and the provider's queue", facts(load, kernelWith("fq_codel", "mq")),
+			[]string{"✗ The queue is not yours.", "! Linux 6.12.1."}},
 		{"no cake, no fq_codel, and htb shapes", facts(kernelWith("htb", "pfifo", "mq"),
 			uplink(t, "htb rate 50mbit | pfifo limit 100", 1)), []string{"✓ Linux 6.12.1."}},
 
@@ -795,6 +797,9 @@ func TestDiagnose(t *testing.T) {
 				all = append(all, shown)
 				if f.Severity != Fine {
 					wrong = append(wrong, shown)
+				}
+				if p := examine(test.facts); f.Try == planRate && !p.canShape() {
+					t.Errorf("%s: %s, which this kernel would refuse", shown, f.Try)
 				}
 				if i > 0 && f.Severity.order() < findings[i-1].Severity.order() {
 					t.Errorf("not worst first: %s", shown)

@@ -38,13 +38,12 @@ func kernelHas(p *patient) []Finding {
 	if len(lacks) > 0 {
 		seen += " Has no " + strings.Join(lacks, ", ") + "."
 	}
-	no := func(kind string) bool { return slices.Contains(lacks, kind) }
-	if no("dualpi2") && p.Qdiscs[qdisc.BPF] == host.Yes {
+	if p.Qdiscs["dualpi2"] == host.No && p.Qdiscs[qdisc.BPF] == host.Yes {
 		seen += " Debian builds no sch_dualpi2; weir dualpi2 brings it as BPF."
 	}
 	f := Finding{Code: "kernel", Severity: Fine, Title: "Linux " + p.Kernel + ".", Seen: seen}
 	// Not of a host that shapes already, with what its kernel has.
-	if no("cake") && (no("htb") || no("fq_codel")) && p.enforced() == 0 {
+	if !p.canShape() && p.enforced() == 0 {
 		f.Code, f.Severity = cannotShape, Notable
 		f.Plain = "This server's kernel has nothing to shape with: weir up --rate would be refused."
 		f.Why = "There is nothing here to shape with and keep connections apart: where the provider enforces a rate " +
@@ -52,4 +51,18 @@ func kernelHas(p *patient) []Finding {
 		f.Remark = host.AllModules(p.Kernel)
 	}
 	return []Finding{f}
+}
+
+// canShape reports whether the kernel has, as far as is known, what plans with a rate need.
+func (p *patient) canShape() bool {
+	no := func(kind string) bool { return p.Qdiscs[kind] == host.No }
+	return !no("cake") || !no("htb") && !no("fq_codel")
+}
+
+// planned is a plan to try; on a kernel that would refuse it, what is to be done before.
+func (p *patient) planned(try, remark string) (toTry, instead string) {
+	if p.canShape() {
+		return try, remark
+	}
+	return "", host.AllModules(p.Kernel)
 }

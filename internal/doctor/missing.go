@@ -48,8 +48,8 @@ func notInKernel(p *patient) (found []Finding) {
 			Seen: fmt.Sprintf("%s %s for it; kernel %s has no such module.", strings.Join(asks[what], ", "), verb,
 				p.Kernel),
 			Why: "The line has no effect.",
-			Try: planRate, Remark: "for what this kernel can do",
 		}
+		f.Try, f.Remark = p.planned(planRate, "for what this kernel can do")
 		if what == "dualpi2" {
 			f.Why = "Linux has it since 6.17, but no Debian kernel builds it. The lines have no effect."
 			if p.Qdiscs[qdisc.BPF] == host.Yes {

@@ -65,8 +65,9 @@ func (p *patient) atProvider(root qdisc.Qdisc) Finding {
 		Seen:  p.waits() + "; " + p.holding(root) + ".",
 		Why: p.queueName() + " has no rate, and acts on a queue at this device only. Yours is in the provider's " +
 			"box.",
-		Try: planRate, Remark: orAuto, Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
+		Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
 	}
+	f.Try, f.Remark = p.planned(planRate, orAuto)
 	if p.queueName() == "noqueue" {
 		f.Why = "There is no queue at this device. Yours is in the provider's box."
 	}

@@ -29,8 +29,9 @@ func rateless(p *patient) []Finding {
 		Seen:  seen,
 		Why: name + " without a rate acts on a queue at this device only. Where the provider enforces a lower rate " +
 			"the queue is there, and this changes nothing.",
-		Try: planRate, Remark: orAuto, Evidence: evidence{Scenario: "scenarios/seeds/narrow-link.toml"},
+		Evidence: evidence{Scenario: "scenarios/seeds/narrow-link.toml"},
 	}
+	f.Try, f.Remark = p.planned(planRate, orAuto)
 	if stats.Packets >= enough {
 		f.Code, f.Severity, f.Title = "aqm-without-effect", Harmful, on+" has no effect."
 		f.Plain = "The queue that somebody has set up on this server does nothing: nothing ever waits in it."

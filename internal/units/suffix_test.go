@@ -53,8 +53,13 @@ func TestBytesASecond(t *testing.T) {
 		"50qbps": `unknown unit "qbps" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
 		"50mb":   "can be bits or bytes a second: write 50mbit or 400mbit", "50mb/s": "write 50mbit or 400mbit",
 		"50M": `rate "50M" has half a unit: 50mbit?`, "1g": "1gbit?", "50m": "50mbit?",
-		"100/50":      `"100/50" is two rates: what leaves this host is usually the second, 50mbit`,
-		"1000/50mbit": "the second, 50mbit", "100/": `unknown unit "/"`, "50mbit/x": `unknown unit "mbit/x"`,
+		"100/50":         `"100/50" is two rates: what leaves this host is usually the second, 50mbit`,
+		"1000/50mbit":    "the second, 50mbit",
+		"100Mbit/20Mbit": "the second, 20Mbit", "99tbit": "out of range",
+		"2.5GbE": `"2.5GbE" is not a rate: 2.5gbit?`, "10GE": "10gbit?", "1gig": "1gbit?", "500 megabit": "500mbit?",
+		"500 Megabits per second": "500mbit?", "up to 1gbit": "1gbit?", "max. 2.5 Gbit/s": "2.5gbit?",
+		"50 megs": "50mbit?", "1 gigabit/s": "1gbit?", "about 3": "write it like 50mbit",
+		"100/": `unknown unit "/"`, "50mbit/x": `unknown unit "mbit/x"`,
 	} {
 		if _, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

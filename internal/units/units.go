@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,9 +65,20 @@ func (e *NoUnit) Error() string {
 // ParseRate reads a rate as tc writes it, "50mbit", and as providers do: "50 Mbit/s", "50Mb/s". What may be bits or
 // bytes is an error that has both: who types 50mbps means megabits more often than tc's 400.
 func ParseRate(s string) (Rate, error) {
+	rate, err := readRate(s)
+	if m := spokenRate.FindStringSubmatch(s); err != nil && m != nil {
+		if meant, wrong := readRate(m[1] + m[2] + "bit"); wrong == nil {
+			return 0, fmt.Errorf("%q is not a rate: %s?", s, meant)
+		}
+	}
+	return rate, err
+}
+
+func readRate(s string) (Rate, error) {
 	digits, suffix := splitUnit(s)
-	if first, second, two := strings.Cut(s, "/"); two && digits == first {
-		if out, rest := splitUnit(second); out != "" {
+	if first, second, two := strings.Cut(s, "/"); two {
+		in, _ := splitUnit(first)
+		if out, rest := splitUnit(second); in != "" && out != "" {
 			return 0, fmt.Errorf("%q is two rates: what leaves this host is usually the second, %s", s,
 				out+cmp.Or(rest, "mbit"))
 		}
@@ -100,6 +112,10 @@ func ParseRate(s string) (Rate, error) {
 		return strings.HasSuffix(u.name, "bps")
 	}))
 }
+
+// spokenRate is one in the words of network cards and of people, which may have others around it.
+var spokenRate = regexp.MustCompile(`(?i)(?:^|[^\w./-])(\d+(?:\.\d+)?|\.\d+)\s*` +
+	`(?:([kmgt])(?:bits?|be|e|egs?|igs?|(?:ilo|ega|iga|era)(?:bits?)?))(?:/s)?(?:[\s.,;)].*)?$`)
 
 // splitUnit returns the number at the beginning of a quantity, and what comes after it; "" where there is no number.
 func splitUnit(s string) (digits, suffix string) {
