@@ -263,7 +263,8 @@ values = ["uml", "qemu"]
 }
 
 // The congestion control that the lab's kernel has built in and the BPF that a stock one gets are one: over the
-// founding link they do the same, within what another seed would change.
+// founding link they do the same. The emulated CPU takes time for each packet, which moves the queue by a ms or two;
+// bbr would have 62 ms of it there, and cubic 164.
 func TestControlOnEngines(t *testing.T) {
 	r := runner(t)
 	stock, err := qemu.Find("newest")
@@ -289,8 +290,8 @@ func TestControlOnEngines(t *testing.T) {
 		}
 	}
 	t.Log(measured)
-	for name, near := range map[string]float64{"goodput": 0.02, "added.p50": 0.25} {
-		if want, got := measured[scenario.UML][name], measured[scenario.QEMU][name]; math.Abs(got-want) > near*want {
+	for name, near := range map[string]float64{"goodput": 1.5, "added.p50": 3} { // Mbit/s, ms
+		if want, got := measured[scenario.UML][name], measured[scenario.QEMU][name]; math.Abs(got-want) > near {
 			t.Errorf("%s: %v in the lab's kernel, %v in a stock one", name, want, got)
 		}
 	}
