@@ -160,20 +160,26 @@ func (m *fake) SetFile(name string, want host.File, at time.Time) error {
 
 func (m *fake) sweep(string) {}
 
-// SetBBR takes the steps that the live one takes: the old one goes first.
-func (m *fake) SetBBR(version string) error {
+// RegisterBBR takes the steps that the live one takes: the old one goes first.
+func (m *fake) RegisterBBR() error {
+	if err := m.RemoveBBR(); err != nil {
+		return err
+	}
+	c := &m.f.Congestion
+	c.Registered, c.Available = c.Brings, append(c.Available, bbr.Name)
 	m.step()
-	if err := m.write(bbr.Name, version); err != nil {
+	return m.write(bbr.Name, c.Brings)
+}
+
+func (m *fake) RemoveBBR() error {
+	m.step()
+	if err := m.write(bbr.Name, ""); err != nil {
 		return err
 	}
 	c := &m.f.Congestion
 	c.Registered = ""
 	c.Available = slices.DeleteFunc(slices.Clone(c.Available), func(name string) bool { return name == bbr.Name })
 	m.step()
-	if version != "" {
-		c.Registered, c.Available = version, append(c.Available, bbr.Name)
-		m.step()
-	}
 	return nil
 }
 

@@ -16,37 +16,42 @@ import (
 	"weir/internal/host"
 )
 
-// SetBBR registers it, or takes it away. A namespace whose default it is keeps the one that it had, for new connections
-// too, until its sysctl is written.
-func (l live) SetBBR(version string) error {
-	if version != "" && version != bbr.Version() {
-		return fmt.Errorf("this weir brings version %s along", bbr.Version())
+// RegisterBBR registers it. A namespace whose default it is keeps the one that it had, for new connections too, until
+// its sysctl is written.
+func (l live) RegisterBBR() error {
+	users := namespacesWith(bbr.Name)
+	if err := bbr.Remove(); err != nil && !errors.Is(err, bbr.ErrNone) {
+		return err
 	}
-	var users []string
-	if _, err := bbr.Registered(); err == nil {
-		users = namespacesWith(bbr.Name)
-		if err := bbr.Remove(); err != nil && !errors.Is(err, bbr.ErrNone) {
+	if err := bbr.Load(); err != nil {
+		return err
+	}
+	return l.setDefaults(users, bbr.Name)
+}
+
+// RemoveBBR takes it away last: who is killed before finds it, and does all of it again.
+func (l live) RemoveBBR() error {
+	text, err := os.ReadFile(host.SysctlPath(defaultControl))
+	if err != nil {
+		return short(err)
+	}
+	// This namespace's is put back already, unless it is somebody else's by now.
+	if instead := strings.TrimSpace(string(text)); instead != bbr.Name {
+		if err := l.setDefaults(namespacesWith(bbr.Name), instead); err != nil {
 			return err
 		}
 	}
-	instead := bbr.Name
-	if version != "" {
-		if err := bbr.Load(); err != nil {
-			return err
-		}
-	} else {
-		text, err := os.ReadFile(host.SysctlPath(defaultControl))
-		if err != nil {
-			return short(err)
-		}
-		instead = strings.TrimSpace(string(text)) // put back already, unless it is somebody else's
+	if err := bbr.Remove(); !errors.Is(err, bbr.ErrNone) {
+		return err
 	}
+	return nil
+}
+
+// setDefaults chooses a congestion control in network namespaces.
+func (l live) setDefaults(namespaces []string, control string) error {
 	var failed []error
-	for _, ns := range users {
-		if instead == bbr.Name && version == "" {
-			break // there is nothing better
-		}
-		failed = append(failed, withNamespace(ns, func() error { return l.SetSysctl(defaultControl, instead) }))
+	for _, ns := range namespaces {
+		failed = append(failed, withNamespace(ns, func() error { return l.SetSysctl(defaultControl, control) }))
 	}
 	return errors.Join(failed...)
 }
@@ -62,11 +67,11 @@ func namespacesWith(control string) (files []string) {
 		"/run/docker/netns/*"} {
 		found, _ := filepath.Glob(pattern)
 		for _, file := range found {
-			var at unix.Stat_t
-			if unix.Stat(file, &at) != nil || seen[fmt.Sprint(at.Dev, at.Ino)] {
+			var stat unix.Stat_t
+			if unix.Stat(file, &stat) != nil || seen[fmt.Sprint(stat.Dev, stat.Ino)] {
 				continue
 			}
-			seen[fmt.Sprint(at.Dev, at.Ino)] = true
+			seen[fmt.Sprint(stat.Dev, stat.Ino)] = true
 			_ = withNamespace(file, func() error {
 				text, err := os.ReadFile(host.SysctlPath(defaultControl))
 				if err == nil && strings.TrimSpace(string(text)) == control {
@@ -79,7 +84,8 @@ func namespacesWith(control string) (files []string) {
 	return files
 }
 
-// withNamespace runs a function on a thread of its own that is in a network namespace, which a file is of.
+// withNamespace runs a function on a thread of its own that is in a network namespace, which a file is of. One that has
+// ended meanwhile, or cannot be entered, is passed over.
 func withNamespace(file string, do func() error) error {
 	if file == "/proc/thread-self/ns/net" {
 		return do()
@@ -92,10 +98,11 @@ func withNamespace(file string, do func() error) error {
 			err = unix.Setns(ns, unix.CLONE_NEWNET)
 			unix.Close(ns)
 		}
-		if err == nil {
-			err = do()
+		if err != nil {
+			done <- nil
+			return
 		}
-		done <- err
+		done <- do()
 	}()
 	return <-done
 }

@@ -5,6 +5,7 @@ package change
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"weir/internal/bbr"
 	"weir/internal/journal"
@@ -33,6 +34,31 @@ func TestNewerControl(t *testing.T) {
 	}
 	if m.f.Congestion.Registered != "" || slices.Contains(m.f.Congestion.Available, bbr.Name) {
 		t.Errorf("%+v", m.f.Congestion)
+	}
+}
+
+// A newer weir that nobody confirms is put back to the goal of an older one, whose version it cannot register: its own
+// stays.
+func TestNewerControlPutBack(t *testing.T) {
+	s, m := newFake(t)
+	m.f.Congestion.Brings = "0123abcd"
+	if _, err := s.Up(plan.Goal{Dev: "eth0", Rate: 50e6, CC: bbr.Name}, 0); err != nil {
+		t.Fatal(err)
+	}
+	m.f.Congestion.Brings = "4567cdef"
+	if _, err := s.Up(plan.Goal{Dev: "eth0", Rate: 20e6, CC: bbr.Name}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Recover(); err != nil || len(out.Failed) > 0 {
+		t.Errorf("%+v, %v", out.Failed, err)
+	}
+	if m.f.Congestion.Registered != "4567cdef" || m.f.Sysctls[defaultControl].Value != bbr.Name {
+		t.Errorf("%+v, %+v", m.f.Congestion, m.f.Sysctls[defaultControl])
+	}
+	m.f.Congestion.Registered, m.f.Congestion.Available = "", []string{"cubic"} // somebody has taken it away
+	if _, err := s.Up(plan.Goal{Dev: "eth0", Rate: 50e6, CC: bbr.Name}, 0); err != nil ||
+		m.f.Congestion.Registered != "4567cdef" {
+		t.Errorf("%+v, %v", m.f.Congestion, err)
 	}
 }
 

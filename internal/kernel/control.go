@@ -19,6 +19,13 @@ func control() Object {
 		Parse: func(text string) (Value, error) { return Version(text), nil },
 		Now:   func(f host.Facts, name string) (Value, bool) { return VersionOf(f), name == bbr.Name },
 		Owner: func(host.Facts, string) string { return "" },
+		// A weir can register no other version than its own, so an older one's comes back as that.
+		Possible: func(f host.Facts, v Value) Value {
+			if v == Absent || v == NotOurs {
+				return v
+			}
+			return Version(f.Congestion.Brings)
+		},
 		// One of another weir's is ours as well.
 		Ours:   func(now Value, _ []Value) bool { return now != Absent && now != NotOurs },
 		Valid:  func(name string, was Value) bool { return name == bbr.Name && was == Absent },
@@ -30,9 +37,9 @@ func control() Object {
 		},
 		Put: func(m Machine, _ Place, want Value) error {
 			if want == Absent {
-				return m.SetBBR("")
+				return m.RemoveBBR()
 			}
-			return m.SetBBR(want.String())
+			return m.RegisterBBR()
 		},
 	}
 }

@@ -85,9 +85,11 @@ type Machine interface {
 	CleanQueue(link, gsoSegs int) error
 	// SetIngress has what arrives pass it first; empty: takes that away; and reads it back.
 	SetIngress(link int, a qdisc.Arriving) error
-	// SetBBR registers bpf_bbr in a version, in place of another; "": takes it away. Each network namespace that has it
-	// as its default has the new one then, or what this one has.
-	SetBBR(version string) error
+	// RegisterBBR registers this program's bpf_bbr, in place of another weir's, also for each network namespace that
+	// has it as its default and can be entered.
+	RegisterBBR() error
+	// RemoveBBR gives those namespaces the default that this one has, and takes the name away.
+	RemoveBBR() error
 	SetSysctl(name, value string) error // writes, and reads it back
 	// SetFile puts it there whole or not at all, and on disk; as written at a time, if one is given.
 	SetFile(path string, file host.File, at time.Time) error

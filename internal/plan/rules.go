@@ -550,7 +550,7 @@ func chooseCongestionControl(d *draft) error {
 func (d *draft) register() error {
 	now, want := kernel.VersionOf(d.facts), kernel.Version(d.facts.Congestion.Brings)
 	switch support := d.facts.Objects[bbr.Name]; {
-	case now == kernel.NotOurs || now.Meets(want):
+	case now == kernel.NotOurs || now == kernel.Unseen || now == want:
 	case support == host.No:
 		return &hint.Error{What: fmt.Sprintf("kernel %s does not take %s: %s", d.facts.Kernel, bbr.Name,
 			d.facts.Lacks[bbr.Name]), Try: "--cc keep, or --cc bbr"}
