@@ -187,7 +187,8 @@ func TestAnsibleRollout(t *testing.T) {
 				checkDiff(t, dir)
 			case "slower":
 				const cells = "| 60.0 s | 100 s | 1.67 × | put back |"
-				if !strings.Contains(table, cells) || !strings.Contains(table, "| 60.0 s | 3.00 s | 0.050 × | kept |") {
+				if !strings.Contains(table, cells) ||
+					!strings.Contains(table, "| 60.0 s | 3.00 s | 0.050 × | kept |") {
 					t.Errorf("the table has not %s:\n%s", cells, table)
 				}
 			case "fails":
@@ -233,7 +234,8 @@ func TestAnsibleBatches(t *testing.T) {
 		{60, "1 30 43 43 43 43 43 43 11", []string{"-e", "weir_time=60"}},
 		{4000, strings.TrimSpace(times("1 ", 20)), []string{"-e", "weir_time=4000", "-e", "weir_hosts=few"}},
 		{25, "1 2 10 7", []string{"-e", "weir_hosts=few"}},
-		{25 + 30, "1 2 10 7", []string{"-e", "weir_hosts=few", "-e", "weir_fetch=http://a/b", "-e", "weir_fetch_time=30"}},
+		{25 + 30, "1 2 10 7", []string{"-e", "weir_hosts=few", "-e", "weir_fetch=http://a/b", "-e",
+			"weir_fetch_time=30"}},
 		{25, "1 2 10 7", []string{"--limit", "few"}},
 	} {
 		args := append([]string{"-i", dir + "/inventory", dir + "/play.yml"}, c.args...)

@@ -39,7 +39,7 @@ Exit status: 0 success, 1 the answer is no or the command failed,
 // addGoal adds the options that say what is wanted.
 func addGoal(cmd *cobra.Command, g *plan.Goal) {
 	cmd.Flags().SortFlags = false // those that are used most come first
-	var seldom []string
+	var rareOptions []string
 	for _, field := range plan.Fields() {
 		value := &goalOption{goal: g, field: field}
 		flag := cmd.Flags().VarPF(value, field.Name, "", field.Help)
@@ -55,10 +55,10 @@ func addGoal(cmd *cobra.Command, g *plan.Goal) {
 				cobra.ShellCompDirectiveNoFileComp))
 		}
 		if field.Seldom {
-			seldom = append(seldom, field.Name)
+			rareOptions = append(rareOptions, field.Name)
 		}
 	}
-	cli.Seldom(cmd, append(seldom, "boot", "state")...)
+	cli.Seldom(cmd, append(rareOptions, "boot", "state")...)
 }
 
 // completeSeveral offers, behind each comma, what is not said yet.

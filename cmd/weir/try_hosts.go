@@ -75,8 +75,8 @@ func (o tryOptions) fileURL(host string) string {
 	if strings.Contains(name, ":") {
 		name = "[" + name + "]"
 	}
-	if at := o.hostPlace(); at != nil {
-		return o.fetch[:at[0]] + name + o.fetch[at[1]:]
+	if place := o.hostPlace(); place != nil {
+		return o.fetch[:place[0]] + name + o.fetch[place[1]:]
 	}
 	return o.fetch
 }
@@ -86,8 +86,8 @@ var ofHost = regexp.MustCompile(`^\w+://(?:[^/?#]*[.@])?(` + hostWord + `)(?:[.:
 
 // hostPlace is where in --fetch the host's name belongs; nil if it names a host itself.
 func (o tryOptions) hostPlace() []int {
-	if at := ofHost.FindStringSubmatchIndex(o.fetch); at != nil {
-		return at[2:]
+	if place := ofHost.FindStringSubmatchIndex(o.fetch); place != nil {
+		return place[2:]
 	}
 	return nil
 }

@@ -51,9 +51,9 @@ func TestWine(t *testing.T) {
 		t.Fatalf("%v: %q\n%s", err, out, said)
 	}
 
-	at, pin := startServe(t, dir)
+	addr, pin := startServe(t, dir)
 	var r meter.Result
-	out, said, err := windows("measure", at, "--pin", pin, "--time", "8s", "--conns", "2", "--json")
+	out, said, err := windows("measure", addr, "--pin", pin, "--time", "8s", "--conns", "2", "--json")
 	if err == nil {
 		err = json.Unmarshal(out, &r)
 	}
@@ -69,7 +69,7 @@ func TestWine(t *testing.T) {
 	if err := os.WriteFile(dir+"/before.json", out, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, said, err = windows("measure", at, "--pin", pin, "--time", "8s", "--conns", "2", "--compare", "before.json")
+	out, said, err = windows("measure", addr, "--pin", pin, "--time", "8s", "--conns", "2", "--compare", "before.json")
 	if err != nil || !bytes.Contains(out, []byte("before:")) {
 		t.Errorf("%v: %s\n%s", err, out, said)
 	}
@@ -99,7 +99,7 @@ func TestWine(t *testing.T) {
 }
 
 // startServe starts a weir serve on loopback, with neither a token nor a name.
-func startServe(t *testing.T, dir string) (at, pin string) {
+func startServe(t *testing.T, dir string) (addr, pin string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -113,8 +113,8 @@ func startServe(t *testing.T, dir string) (at, pin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at = "127.0.0.1:" + port
-	server := exec.Command(weir, "serve", "--listen", at, "--no-token", "--rate", "100mbit", "--state", dir+"/state")
+	addr = "127.0.0.1:" + port
+	server := exec.Command(weir, "serve", "--listen", addr, "--no-token", "--rate", "100mbit", "--state", dir+"/state")
 	server.Env = append(os.Environ(), "WEIR_NETNS=/proc/self/ns/net") // this one
 	out, err := server.StdoutPipe()
 	if err == nil {
@@ -135,7 +135,7 @@ func startServe(t *testing.T, dir string) (at, pin string) {
 		for lines.Scan() {
 		}
 	}()
-	return at, pin
+	return addr, pin
 }
 
 // wineEnviron has wine use that folder, say nothing of its own, and ask for neither .NET nor a browser.

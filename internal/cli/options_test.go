@@ -18,7 +18,8 @@ func TestSeldom(t *testing.T) {
 	}
 	Seldom(cmd, "nat", "other")
 	const want = "Usage:\n  x [flags]\n\nExamples:\n  x --rate 1mbit\n\nFlags:\n" +
-		"      --rate string   of rate\n      --dev string    of dev\n  -h, --help          help for x\n\nSeldom needed:\n      --nat string   of nat\n"
+		"      --rate string   of rate\n      --dev string    of dev\n  -h, --help          help for x\n\n" +
+		"Seldom needed:\n      --nat string   of nat\n"
 	var b strings.Builder
 	cmd.SetOut(&b)
 	cmd.SetArgs([]string{"--help"})

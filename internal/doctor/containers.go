@@ -67,9 +67,9 @@ func (p *patient) contained(own []string) []Finding {
 	if len(seen) == 0 {
 		return nil
 	}
-	const most = 3
-	if more := len(seen) - most; more > 0 {
-		seen = append(seen[:most], fmt.Sprintf("and %d more", more))
+	const maxNamed = 3
+	if more := len(seen) - maxNamed; more > 0 {
+		seen = append(seen[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	return []Finding{{
 		Code: "container-sets-its-own", Severity: Notable,

@@ -177,7 +177,8 @@ func refuses(f *host.Facts) {
 func classes(f *host.Facts) {
 	const root = 0x10000
 	f.Links[1].Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "htb", Handle: root, Parent: qdisc.Root}},
-		Classes: []qdisc.Class{{Kind: "htb", Handle: root + 1, Parent: root, Rate: 10e6, Stats: qdisc.Stats{Bytes: 1e8}},
+		Classes: []qdisc.Class{{Kind: "htb", Handle: root + 1, Parent: root, Rate: 10e6,
+			Stats: qdisc.Stats{Bytes: 1e8}},
 			{Kind: "htb", Handle: root + 2, Parent: root, Rate: 20e6, Ceil: 50e6, Stats: qdisc.Stats{Bytes: 9e8}}}}
 }
 
@@ -277,7 +278,8 @@ func servers(t *testing.T) []diagnosed {
 		{"a relay's firewall rule", facts(sysctl("ipv4.ip_forward", "1"), limits(passing, 900)),
 			[]string{"! A firewall rule drops what exceeds its limit."}},
 		{"a relay's firewall rule, hardly ever", facts(sysctl("ipv4.ip_forward", "1"),
-			rose("Ip.ForwDatagrams", 300_000, "Ip.OutRequests", 1), limits(passing, 29)), []string{"✓ Nothing to do."}},
+			rose("Ip.ForwDatagrams", 300_000, "Ip.OutRequests", 1), limits(passing, 29)),
+			[]string{"✓ Nothing to do."}},
 		{"a firewall rule for UDP", facts(load, noQueue,
 			rose("Udp.OutDatagrams", 5000, "Ip.OutRequests", 1), limits(datagrams, 900)),
 			[]string{"! A firewall rule drops what exceeds its limit."}},

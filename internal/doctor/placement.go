@@ -15,8 +15,8 @@ func placement(p *patient) []Finding {
 	cpu, others, share := p.busiest()
 	var numbers []string
 	for _, i := range p.deep.Interrupts {
-		const often = 1000 // while one listened; fewer take no CPU's time
-		if i.Dev == p.link.Name && i.CPU == cpu && p.deep.Rose[i.Count()] >= often {
+		const minInterrupts = 1000 // while one listened; fewer take no CPU's time
+		if i.Dev == p.link.Name && i.CPU == cpu && p.deep.Rose[i.Count()] >= minInterrupts {
 			numbers = append(numbers, fmt.Sprint(i.Number))
 		}
 	}

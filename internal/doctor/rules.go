@@ -47,16 +47,16 @@ func (p *patient) dropped(r host.Rule) Finding {
 	if r.Limit != "" {
 		name, instead = name+" ("+r.Limit+")", "; a shaper with the same rate queues instead"
 	}
-	again := "TCP has to send again what it drops, later."
+	consequence := "TCP has to send again what it drops, later."
 	if r.OnlyUDP {
-		again = "what it drops of UDP is lost, or sent again by QUIC."
+		consequence = "what it drops of UDP is lost, or sent again by QUIC."
 	}
 	return Finding{
 		Code: "rule-drops", Severity: Notable,
 		Plain: "A firewall rule on this server drops some of what leaves it.",
 		Title: fmt.Sprintf("A firewall rule drops %s.", exceeding(r)),
 		Seen:  fmt.Sprintf("%s: %s dropped in %s.", name, text.Counted(int(r.Now), "packet"), p.deep.Listened),
-		Why:   "A rule has no queue: " + again + " It is this host's own, and no fault of the path.",
+		Why:   "A rule has no queue: " + consequence + " It is this host's own, and no fault of the path.",
 		Remark: fmt.Sprintf("nft -a list chain %s %s %s shows it%s", r.Family, text.Shell(r.Table), text.Shell(r.Chain),
 			instead),
 	}

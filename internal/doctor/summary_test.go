@@ -49,9 +49,10 @@ func TestSummarize(t *testing.T) {
 		{"the rest", facts(lowat, load, sockets(idle)), Summary{true, "A setting costs this server CPU time for " +
 			"nothing: it makes programs send in small pieces.", "weir up", "", "lowat-too-small"}},
 
-		{"an own rate, and a busy CPU", facts(shaped, load, full, func(f *host.Facts) { f.Deep.CPU = 0.9 }), Summary{true,
-			"Downloads are held back by the rate that cake on eth0 enforces, 49.875mbit.", "",
-			"nothing, if that rate is meant; tc -s qdisc show dev eth0 shows what enforces it", ""}},
+		{"an own rate, and a busy CPU", facts(shaped, load, full, func(f *host.Facts) { f.Deep.CPU = 0.9 }),
+			Summary{true,
+				"Downloads are held back by the rate that cake on eth0 enforces, 49.875mbit.", "",
+				"nothing, if that rate is meant; tc -s qdisc show dev eth0 shows what enforces it", ""}},
 		{"a busy CPU", facts(load, sockets(idle), func(f *host.Facts) { f.Deep.CPU = 0.9 }), Summary{true,
 			"This server's processor is too busy: in 90 % of the last 10 s something waited for it.", "weir plan",
 			"without --rate", "cpu-short"}},

@@ -38,7 +38,8 @@ func TestContained(t *testing.T) {
 			"etc/containers/containers.conf.d/a.conf": file("[engine]\nx = 1\n")},
 			"podman  /etc/containers/containers.conf " + ecn + "=1"},
 		"a unit of podman's": {fstest.MapFS{
-			"etc/containers/systemd/db.container": file("[Container]\nImage=x\nSysctl=" + ecn + "=1 " + bbr + "=reno\n")},
+			"etc/containers/systemd/db.container": file("[Container]\nImage=x\nSysctl=" + ecn +
+				"=1 " + bbr + "=reno\n")},
 			"podman db /etc/containers/systemd/db.container:3 " + ecn + "=1; podman db " +
 				"/etc/containers/systemd/db.container:3 " + bbr + "=reno"},
 		"LXC": {fstest.MapFS{"var/lib/lxc/web/config": file("lxc.uts.name = web\nlxc.sysctl." + bbr + " = cubic\n")},

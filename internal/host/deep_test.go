@@ -589,10 +589,11 @@ func TestSecondLook(t *testing.T) {
 	look := func() (s Sockets) {
 		s.senders = &senders{accounts: map[uint64]account{}}
 		transfer := func(cc string, rtt, again uint64) socket {
-			return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: cc, info: map[int]uint64{infoRTT: rtt,
-				infoMinRTT: 48_000, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: 10_000_000,
-				infoBytesAcked: 10_000_000, infoBytesAgain: again, infoRetrans: 500, infoBusy: 1_000_000,
-				infoRwndLimited: 300_000, infoBufLimited: 300_000, infoMaxPace: 1_250_000, infoFlags: 1}}
+			return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: cc,
+				info: map[int]uint64{infoRTT: rtt,
+					infoMinRTT: 48_000, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: 10_000_000,
+					infoBytesAcked: 10_000_000, infoBytesAgain: again, infoRetrans: 500, infoBusy: 1_000_000,
+					infoRwndLimited: 300_000, infoBufLimited: 300_000, infoMaxPace: 1_250_000, infoFlags: 1}}
 		}
 		if err := s.read(faked(transfer("cubic", 212_000, 0), transfer("bbr", 49_000, 800_000)), nil, ""); err != nil {
 			t.Fatal(err)

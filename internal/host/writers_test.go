@@ -101,8 +101,9 @@ func TestPlaces(t *testing.T) {
 		"a unit of a package that is not enabled": {fstest.MapFS{
 			"usr/lib/systemd/system/q.service": file("[Service]\nExecStart=/sbin/" + tc)}, ""},
 		"a unit of a package that another replaces": {fstest.MapFS{
-			"usr/lib/systemd/system/q.service":                     file("[Service]\nExecStart=/sbin/" + tc),
-			"etc/systemd/system/q.service":                         file("[Service]\nExecStart=/sbin/tc qdisc add dev e1 root fq\n"),
+			"usr/lib/systemd/system/q.service": file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/q.service": file("[Service]\nExecStart=/sbin/tc qdisc add " +
+				"dev e1 root fq\n"),
 			"etc/systemd/system/multi-user.target.wants/q.service": link("/usr/lib/systemd/system/q.service")},
 			"systemd unit /etc/systemd/system/q.service:2 fq on e1"},
 		"a unit of a package that is masked": {fstest.MapFS{
