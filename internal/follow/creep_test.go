@@ -27,7 +27,7 @@ type creeper struct {
 func (c *creeper) lie(l Look, rate float64) {
 	const begins, pause, buffer = 10, 1.5, .02 // seconds
 	now, sent := l.At.Seconds(), 0.
-	lies := now > begins && now < c.until
+	lies := now > lieBegins && now < c.until
 	for _, x := range l.Connections {
 		sent += x.Delivered * packetBits
 	}
@@ -76,26 +76,8 @@ func TestCreepingClients(t *testing.T) {
 	} {
 		for _, forwarded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d of 8, %s, forwarded %v", c.of, c.name, forwarded), func(t *testing.T) {
-				const begins, ends = 10, 60
-				f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 120*units.Rate(mbit))
-				liar := creeper{of: c.of, network: c.network, until: ends, rate: 100 * mbit, sums: map[uint64]float64{}}
-				w := world{rate: steps(100 * mbit), buffer: .2, bases: same(8, .048), look: .02, forwarded: forwarded}
-				w.set = func(l Look) float64 {
-					if l.At > 0 {
-						liar.lie(l, float64(f.Rate()))
-						f.Look(l)
-					}
-					return float64(f.Rate())
-				}
-				s := w.run(80)
-				mean := func(from, to float64) float64 { return stats.Mean(s.between(s.set, from, to)) }
-				before, during, after := mean(5, begins), mean(begins, ends), mean(ends+15, 80)
-				if costs := 1 - during/before; costs > c.costs {
-					t.Errorf("it costs %.0f %% of the rate, at most %.0f", 100*costs, 100*c.costs)
-				}
-				if after < .97*before {
-					t.Errorf("15 s after it has ended, the rate is %.1f Mbit/s, and was %.1f", after/mbit, before/mbit)
-				}
+				liar := creeper{of: c.of, network: c.network, until: lieEnds, rate: 100 * mbit, sums: map[uint64]float64{}}
+				lieToFollower(t, liar.lie, forwarded, c.costs)
 			})
 		}
 	}
@@ -112,7 +94,7 @@ type denier struct {
 }
 
 func (c *denier) lie(l Look, rate float64) {
-	const begins, pause, bucket = 10, 17, .005 // seconds
+	const pause, bucket = 17, .005 // seconds
 	now, sent, own := l.At.Seconds(), 0., 0.
 	for _, x := range l.Connections {
 		sent += x.Delivered * packetBits
@@ -120,7 +102,7 @@ func (c *denier) lie(l Look, rate float64) {
 			own += x.Delivered
 		}
 	}
-	lies := now > begins && now < c.until
+	lies := now > lieBegins && now < c.until
 	if lies && (c.stepped == 0 || now-c.stepped > pause) {
 		c.stepped, c.rate = now, max(20*mbit, min(c.rate, .9*rate))
 	}
@@ -163,27 +145,35 @@ func TestDenyingClients(t *testing.T) {
 		{"several networks", several, 8, .8},
 	} {
 		t.Run(fmt.Sprintf("%d of 8, %s", c.of, c.name), func(t *testing.T) {
-			const begins, ends = 10, 60
-			f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 120*units.Rate(mbit))
-			liar := denier{of: c.of, network: c.network, until: ends, rate: 100 * mbit}
-			w := world{rate: steps(100 * mbit), buffer: .2, bases: same(8, .048), look: .02}
-			w.set = func(l Look) float64 {
-				if l.At > 0 {
-					liar.lie(l, float64(f.Rate()))
-					f.Look(l)
-				}
-				return float64(f.Rate())
-			}
-			s := w.run(80)
-			mean := func(from, to float64) float64 { return stats.Mean(s.between(s.set, from, to)) }
-			before, during, after := mean(5, begins), mean(begins, ends), mean(ends+15, 80)
-			if costs := 1 - during/before; costs > c.costs {
-				t.Errorf("it costs %.0f %% of the rate, at most %.0f", 100*costs, 100*c.costs)
-			}
-			if after < .97*before {
-				t.Errorf("15 s after it has ended, the rate is %.1f Mbit/s, and was %.1f", after/mbit, before/mbit)
-			}
+			liar := denier{of: c.of, network: c.network, until: lieEnds, rate: 100 * mbit}
+			lieToFollower(t, liar.lie, false, c.costs)
 		})
+	}
+}
+
+// When liars begin and end, in seconds.
+const lieBegins, lieEnds = 10, 60
+
+// lieToFollower has some of eight clients lie, and looks what share of the rate that costs, and whether it comes back.
+func lieToFollower(t *testing.T, lie func(l Look, rate float64), forwarded bool, maxCosts float64) {
+	t.Helper()
+	f := New(100*units.Rate(mbit), 20*units.Rate(mbit), 120*units.Rate(mbit))
+	w := world{rate: steps(100 * mbit), buffer: .2, bases: same(8, .048), look: .02, forwarded: forwarded}
+	w.set = func(l Look) float64 {
+		if l.At > 0 {
+			lie(l, float64(f.Rate()))
+			f.Look(l)
+		}
+		return float64(f.Rate())
+	}
+	s := w.run(80)
+	mean := func(from, to float64) float64 { return stats.Mean(s.between(s.set, from, to)) }
+	before, during, after := mean(5, lieBegins), mean(lieBegins, lieEnds), mean(lieEnds+15, 80)
+	if costs := 1 - during/before; costs > maxCosts {
+		t.Errorf("it costs %.0f %% of the rate, at most %.0f", 100*costs, 100*maxCosts)
+	}
+	if after < .97*before {
+		t.Errorf("15 s after it has ended, the rate is %.1f Mbit/s, and was %.1f", after/mbit, before/mbit)
 	}
 }
 
