@@ -76,7 +76,8 @@ func TestCreepingClients(t *testing.T) {
 	} {
 		for _, forwarded := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d of 8, %s, forwarded %v", c.of, c.name, forwarded), func(t *testing.T) {
-				liar := creeper{of: c.of, network: c.network, until: lieEnds, rate: 100 * mbit, sums: map[uint64]float64{}}
+				liar := creeper{of: c.of, network: c.network, until: lieEnds, rate: 100 * mbit,
+					sums: map[uint64]float64{}}
 				lieToFollower(t, liar.lie, forwarded, c.costs)
 			})
 		}
