@@ -60,14 +60,24 @@ func (p *patient) endsSmall(sysctl string, now sizes) []Finding {
 	if bdp <= float64(now.most)/2 {
 		return nil
 	}
-	return []Finding{{
+	f := Finding{
 		Code: "buffer-maximum-low", Severity: Notable,
 		Plain: "One connection alone cannot use the whole line: a setting keeps its buffer too small.",
 		Title: text.Short(sysctl) + " maximum is below what the path holds.",
 		Seen: fmt.Sprintf("%s = %s, %s; %s × %s (nine in ten connections are nearer) is %.1f MiB, and half of a "+
 			"buffer is payload.", sysctl, now, p.source(sysctl), rate, millis(rtt), bdp/(1<<20)),
 		Why:      "One connection alone cannot fill the path.",
-		Try:      fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))),
 		Evidence: evidence{Scenario: "scenarios/long-fast-link.toml"},
-	}}
+	}
+	f.Try, f.Remark = p.plannedBuffer(
+		fmt.Sprintf("weir plan --rate %s --rtt %s", rate, rtt.Round(units.Duration(time.Millisecond))), sysctl)
+	return []Finding{f}
+}
+
+// plannedBuffer is planned, of a plan that sizes buffers: those can be made larger on any kernel.
+func (p *patient) plannedBuffer(try, sysctl string) (toTry, instead string) {
+	if p.canShape() {
+		return try, "sizes the buffers for a path"
+	}
+	return "", "set the third number of " + sysctl + " to twice the path's rate × RTT, in bytes"
 }

@@ -24,16 +24,17 @@ func ends(p *patient) (found []Finding) {
 		})
 	}
 	if p.bufferBound() {
-		found = append(found, Finding{
+		f := Finding{
 			Code: "send-buffers-bind", Severity: Notable,
 			Plain: "Downloads are slower than they could be: this server does not let them keep enough on the way.",
 			Title: "Send buffers hold connections back.",
 			Seen: fmt.Sprintf("%d of %s wait for room in the send buffer, or have all that fits into it on its way; "+
 				"%s = %s, %s.", s.Buffer, busy, tcpWmem, p.Sysctls[tcpWmem].Value, p.source(tcpWmem)),
-			Why: "They could send more than they may keep in flight.",
-			Try: "weir plan --rate RATE --rtt TIME", Remark: "sizes the buffers for a path",
+			Why:      "They could send more than they may keep in flight.",
 			Evidence: evidence{Scenario: "scenarios/long-fast-link.toml"},
-		})
+		}
+		f.Try, f.Remark = p.plannedBuffer("weir plan --rate RATE --rtt TIME", tcpWmem)
+		found = append(found, f)
 	}
 	if p.receiverBound() && p.scales() {
 		found = append(found, Finding{

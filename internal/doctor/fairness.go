@@ -28,16 +28,17 @@ func fairness(p *patient) (found []Finding) {
 	}
 	for _, s := range p.stack {
 		if cake, ok := s.(qdisc.Cake); ok && cake.Bandwidth != 0 && cake.FlowMode == "triple-isolate" {
-			found = append(found, Finding{
+			f := Finding{
 				Code: "no-fairness-by-client", Severity: Notable,
 				Plain: unfair,
 				Title: "CAKE shares between connections, not between clients.",
 				Seen:  fmt.Sprintf("%s on %s: triple-isolate, its default.", s.Kind(), p.link.Name),
 				Why: "It divides by the busier of the two hosts, and on a server that is always the server: who " +
 					"opens more connections gets more.",
-				Try: planRate, Remark: "which shares between clients",
 				Evidence: evidence{Scenario: "scenarios/seeds/shaping.toml"},
-			})
+			}
+			f.Try, f.Remark = p.planned(planRate, "which shares between clients")
+			found = append(found, f)
 		}
 	}
 	return found
@@ -51,15 +52,16 @@ func relayFairness(p *patient) (found []Finding) {
 		return nil
 	}
 	tell := func(dev string, cake qdisc.Cake, why, want string) {
-		found = append(found, Finding{
+		f := Finding{
 			Code: "clients-taken-for-one", Severity: Notable,
-			Plain: unfair,
-			Title: "CAKE on " + dev + " takes all clients for one.",
-			Seen:  fmt.Sprintf("%s on %s: %s.", cake.Kind(), dev, hostsBy(cake)),
-			Why:   why + " Who opens more connections gets more.",
-			Try:   planRelay, Remark: "which takes " + want,
+			Plain:    unfair,
+			Title:    "CAKE on " + dev + " takes all clients for one.",
+			Seen:     fmt.Sprintf("%s on %s: %s.", cake.Kind(), dev, hostsBy(cake)),
+			Why:      why + " Who opens more connections gets more.",
 			Evidence: evidence{Scenario: relayScenario(c)},
-		})
+		}
+		f.Try, f.Remark = p.planned(planRelay, "which takes "+want)
+		found = append(found, f)
 	}
 	for _, s := range p.stack {
 		cake, ok := s.(qdisc.Cake)

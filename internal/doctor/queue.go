@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -72,7 +73,7 @@ func (p *patient) atProvider(root qdisc.Qdisc) Finding {
 		f.Why = "There is no queue at this device. Yours is in the provider's box."
 	}
 	if p.carried.OneCard {
-		f.Try, f.Remark = planRelay, whatRate
+		f.Try, f.Remark = p.planned(planRelay, whatRate)
 	}
 	return f
 }
@@ -89,20 +90,23 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 			"percent too high fills its queue.",
 		Evidence: evidence{Scenario: "scenarios/rules/framing.toml"},
 	}
-	f.Try, f.Remark = p.slower()
+	f.Try, f.Remark = p.planned(p.slower())
 	if p.unshapedIngress() {
 		f.Code, f.Title = "queue-on-the-way-in", "The queue may be on the way in."
 		f.Plain = "Replies wait " + p.wait() + " while others upload to this server."
 		f.Seen += fmt.Sprintf(" Uploads come in by %s.", text.Counted(p.deep.Sockets.Receiving, "connection"))
 		f.Why = "Incoming traffic is not shaped here. Uploads fill the provider's queue, and the acknowledgements of " +
 			"downloads wait in it."
-		f.Try = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate())
-		f.Remark = "with the rate that you pay for in that direction"
+		f.Try, f.Remark = p.planned(fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate()),
+			"with the rate that you pay for in that direction")
+		if p.Ingress == host.No {
+			f.Try, f.Remark = "", host.AllModules(p.Kernel)
+		}
 		f.Evidence = evidence{Scenario: "scenarios/ingress.toml"}
 	}
 	if p.carried.OneCard {
 		f.Why = "Outgoing traffic has just come in by the same card: a queue on the way in is not managed."
-		f.Try, f.Remark = planRelay, whatRate
+		f.Try, f.Remark = p.planned(planRelay, whatRate)
 	}
 	return f
 }

@@ -67,7 +67,8 @@ func relay(p *patient) []Finding {
 	f.Code, f.Severity = "relay-queue-arriving", Notable
 	f.Plain = "What this server passes on for others may wait at your provider, before it gets here."
 	f.Why = whyArriving(c, rate, arriving)
-	f.Try, f.Remark, f.Evidence.Scenario = planRelay, whatRate, relayScenario(c)
+	f.Try, f.Remark = p.planned(planRelay, whatRate)
+	f.Evidence.Scenario = relayScenario(c)
 	if c.Sure && harm {
 		f.Severity = Harmful
 		f.Plain = "What this server passes on for others waits at your provider, before it gets here."

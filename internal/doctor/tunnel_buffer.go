@@ -31,7 +31,7 @@ func tunnelBuffer(p *patient) []Finding {
 		rate = 50e6 // for a figure that a person can picture
 	}
 	holds := units.Duration(float64(longest.TxQLen) * float64(longest.MTU) * 8 / float64(rate) * float64(time.Second))
-	return []Finding{{
+	f := Finding{
 		Code: "tunnel-buffer", Severity: Notable,
 		Plain: fmt.Sprintf("One busy user of %s makes all others wait: it can hold %d packets.", longest.Name,
 			longest.TxQLen),
@@ -40,8 +40,10 @@ func tunnelBuffer(p *patient) []Finding {
 		Seen: fmt.Sprintf("%s: txqueuelen %d, mtu %d.", longest.Name, longest.TxQLen, longest.MTU),
 		Why: "It is one FIFO behind every queue that can be set, and for all peers: an idle one waits as long as a " +
 			"busy one.",
-		Try: planRelay, Remark: whatRate, Evidence: evidence{Scenario: tunnelScenario},
-	}}
+		Evidence: evidence{Scenario: tunnelScenario},
+	}
+	f.Try, f.Remark = p.planned(planRelay, whatRate)
+	return []Finding{f}
 }
 
 // twoDigits leaves a time its first two digits.

@@ -22,15 +22,17 @@ func tunnels(p *patient) []Finding {
 	all, below := strings.Join(names, ", "), cmp.Or(p.link.Name, "the uplink")
 	switch {
 	case p.cc == "bbr":
-		return []Finding{{
+		f := Finding{
 			Code: "bbr-with-tunnel", Severity: Notable,
 			Plain: "A setting makes no difference to what goes through " + all + ": BBR.",
 			Title: "BBR does nothing for what is tunnelled.",
 			Seen:  fmt.Sprintf("%s; congestion control bbr, %s.", all, p.source(congestionControl)),
 			Why: "The TCP inside has its ends elsewhere, and their congestion control. What helps it here is the " +
 				"queue of " + below + ".",
-			Try: planRelay, Remark: whatRate, Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
-		}}
+			Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
+		}
+		f.Try, f.Remark = p.planned(planRelay, whatRate)
+		return []Finding{f}
 	case len(p.carried.Kinds) > 0:
 		return nil // what they carry, and what manages it, has been said
 	}

@@ -48,15 +48,16 @@ func uplinkDevice(p *patient) []Finding {
 	}
 	route, _ := p.Link(p.Uplink)
 	if rate := route.Tree.Rate(); rate != 0 && p.enforced() == 0 {
-		return []Finding{{
+		f := Finding{
 			Code: "shaper-beside-uplink", Severity: Harmful,
 			Plain: fmt.Sprintf("Part of this server's traffic does not pass the queue of %s, and waits elsewhere.",
 				p.Uplink),
 			Title: "The queue of " + p.Uplink + " is not the bottleneck's.",
 			Seen:  why + ".",
 			Why:   "It shapes to " + rate.String() + ", and what does not pass it waits elsewhere.",
-			Try:   "weir up --dev " + dev + " --rate RATE", Remark: whatRate,
-		}}
+		}
+		f.Try, f.Remark = p.planned("weir up --dev "+dev+" --rate RATE", whatRate)
+		return []Finding{f}
 	}
 	return []Finding{{Code: "uplink-below-route", Severity: Fine, Title: "The uplink is " + dev + ".", Seen: why + "."}}
 }
