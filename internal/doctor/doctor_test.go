@@ -104,6 +104,13 @@ func sockets(edit func(*host.Sockets)) func(*host.Facts) {
 	return func(f *host.Facts) { edit(&f.Deep.Sockets) }
 }
 
+// brings has so many connections that bring data in, seen for ten seconds.
+func brings(n int, w host.Windows) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Deep.Listened, f.Deep.Sockets.Receiving, f.Deep.Sockets.Window = millisecond(10_000), n, w
+	}
+}
+
 // policer puts a filter at the uplink's egress that drops what exceeds a rate, or all where that is 0.
 func policer(rate units.Rate, drops uint64) func(*host.Facts) {
 	return func(f *host.Facts) {
@@ -249,6 +256,13 @@ func servers(t *testing.T) []diagnosed {
 		{"a pace that a program sets",
 			facts(load, noQueue, sockets(func(s *host.Sockets) { s.Paced, s.Pace = 17, 5e6 })),
 			[]string{"! Programs bound how fast their connections may be."}},
+		{"a small receive buffer", facts(brings(4, host.Windows{Maximum: 3, Scale: 1, Largest: 49152})),
+			[]string{"! Receive buffers hold back what comes in."}},
+		{"a receive buffer that a program sets", facts(brings(4, host.Windows{Fixed: 3, Largest: 200_000})),
+			[]string{"! Receive buffers hold back what comes in."}},
+		{"a window by its scale", facts(brings(1, host.Windows{Scale: 1, Largest: 65535})),
+			[]string{"! Receive buffers hold back what comes in."}},
+		{"a program that does not read", facts(brings(4, host.Windows{Unread: 4})), []string{"✓ Nothing to do."}},
 		{"two queues on one CPU", facts(load, noQueue, served(900, 100, 100)),
 			[]string{"! CPU 1 serves 2 busy queues of eth0 alone."}},
 		{"two queues on one CPU, and all are busy", facts(load, noQueue, served(900, 500, 500)),
@@ -1054,8 +1068,11 @@ func TestStages(t *testing.T) {
 		holds  string
 		unseen string
 	}{
-		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, TCP's settings, netfilter, " +
+		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, receive buffers, TCP's settings, netfilter, " +
 			"fragmentation, UDP buffers, filters, the queue here, CPU, the device, the provider, the path, receivers"},
+		{"downloads, not listened to", stages(sockets(func(s *host.Sockets) { s.Receiving = 1 })), "",
+			"receive buffers, fragmentation, UDP buffers, CPU, the device"},
+		{"a small receive buffer", stages(brings(1, host.Windows{Maximum: 1})), "receive buffers", ""},
 		{"idle", stages(), "", "fragmentation, UDP buffers, CPU, the device"},
 		{"idle, listened", stages(listens), "", ""},
 		{"rules that can limit", stages(listens, limits(outgoing)), "", ""},

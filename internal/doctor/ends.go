@@ -41,13 +41,50 @@ func ends(p *patient) (found []Finding) {
 			Code: "receivers-bind", Severity: Notable,
 			Plain: "Downloads are as fast as those who receive them allow; this server is not the reason.",
 			Title: "Receivers hold connections back.",
-			Seen: fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window.",
-				s.Receiver, busy),
+			Seen: fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window %s.",
+				s.Receiver, busy, p.span()),
 			Why:    "The limit is at the other end, and nothing that is set here changes it.",
 			Remark: "nothing here; those who receive would need larger windows",
 		})
 	}
+	if p.windowBound() && !p.unread() && p.scales() && p.Sysctls[growingBuffers].Value != "0" {
+		found = append(found, p.receiveBuffersBind())
+	}
 	return found
+}
+
+// receiveBuffersBind is about windows of this host that are smaller than the path, by what most of them are.
+func (p *patient) receiveBuffersBind() Finding {
+	w := p.deep.Sockets.Window
+	f := Finding{
+		Code: "receive-buffers-bind", Severity: Notable,
+		Plain: "What comes in to this server is slower than it could be: this server lets too little be on its way.",
+		Title: "Receive buffers hold back what comes in.",
+		Seen: fmt.Sprintf("%d of %s used up a window of %s or less in each round trip", w.Bound(), p.incoming(),
+			text.Bytes(float64(w.Largest))),
+		Why: "Other ends may have no more on its way than this host has room for.",
+	}
+	switch {
+	case 2*w.Maximum >= w.Bound():
+		f.Seen += fmt.Sprintf("; %s = %s, %s.", tcpRmem, p.Sysctls[tcpRmem].Value, p.source(tcpRmem))
+		f.Try, f.Remark = p.plannedBuffer("weir plan --rate RATE --rtt TIME", tcpRmem)
+		f.Evidence.Scenario = "scenarios/long-fast-link.toml"
+	case 2*w.Scale >= w.Bound():
+		f.Seen += ", the most by the scale that was agreed on when they were opened."
+		f.Remark = "connect anew, if " + tcpRmem + " was smaller then; a route's window bounds it, too: ip route"
+	default:
+		f.Seen += ", and their buffers do not grow."
+		f.Remark = "a setting of the program (SO_RCVBUF), or a lack of memory; ss -tm shows the buffer as rb"
+	}
+	return f
+}
+
+// span is the time that the connections' own accounts are of.
+func (p *patient) span() string {
+	if p.deep.Listened > 0 {
+		return "in " + p.deep.Listened.String()
+	}
+	return "since they were opened"
 }
 
 // scales reports whether TCP may have windows above 64 KiB here.

@@ -183,7 +183,7 @@ func switchedOff(p *patient) (found []Finding) {
 		{"net.ipv4.tcp_sack", "After a loss a sender has to guess what arrived, and sends much again."},
 		{"net.ipv4.tcp_timestamps",
 			"RTTs are measured less well, and a sender takes more for lost that only came late."},
-		{"net.ipv4.tcp_moderate_rcvbuf",
+		{growingBuffers,
 			"Receive windows do not grow: uploads stay at the default's size, a window for " +
 				"each round trip."},
 	} {

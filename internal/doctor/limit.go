@@ -24,6 +24,7 @@ const (
 	LimitPath      Limit = "path"      // it loses packets with no queue to blame; a policer looks the same
 	LimitBuffer    Limit = "buffer"    // this host's send buffers
 	limitReceiver  Limit = "receiver"  // the windows of the other ends
+	limitWindow    Limit = "window"    // of what comes in: the window that this host announces
 	limitCPU       Limit = "cpu"
 	limitRule      Limit = "rule"      // one of netfilter, that drops
 	limitRefusal   Limit = "refusal"   // this host drops, and nothing says where
@@ -68,6 +69,8 @@ func (l Limit) codes() []Code {
 		return []Code{"send-buffers-bind"}
 	case limitReceiver:
 		return []Code{"receivers-bind"}
+	case limitWindow:
+		return []Code{"receive-buffers-bind"}
 	case limitCPU:
 		return []Code{"backlog-drops", "cpu-stolen", "cpu-short"}
 	case limitSetting:
@@ -155,6 +158,17 @@ func (p *patient) bottleneck() Bottleneck {
 			"this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for one.", of(s.Receiver))
 	case p.receiverBound():
 		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
+	case p.unread():
+		return limitedBy(LimitProgram, "the programs: they let %d of %s wait unread.", s.Window.Unread, p.incoming())
+	case p.windowBound() && p.Sysctls[growingBuffers].Value == "0":
+		return limitedBy(limitSetting, "this host: with tcp_moderate_rcvbuf off no receive buffer grows, and %d of %s "+
+			"used up their window.", s.Window.Bound(), p.incoming())
+	case p.windowBound() && !p.scales():
+		return limitedBy(limitSetting, "this host: with tcp_window_scaling off no window is above 64 KiB, and %d of "+
+			"%s used it up.", s.Window.Bound(), p.incoming())
+	case p.windowBound():
+		return limitedBy(limitWindow, "this host's receive buffers: %d of %s used up their window.", s.Window.Bound(),
+			p.incoming())
 	case p.cpuShort() && s.Busy > 0:
 		return limitedBy(limitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.",
 			100*float64(p.deep.CPU))
@@ -305,6 +319,19 @@ func (p *patient) lossy() bool { return p.many(p.deep.Sockets.Lossy) && p.enforc
 func (p *patient) bufferBound() bool { return p.many(p.deep.Sockets.Buffer) }
 
 func (p *patient) receiverBound() bool { return p.many(p.deep.Sockets.Receiver) }
+
+// windowBound reports whether the windows that this host announces hold back what comes in.
+func (p *patient) windowBound() bool { return p.manyBringing(p.deep.Sockets.Window.Bound()) }
+
+// unread reports whether programs take what comes in too slowly.
+func (p *patient) unread() bool { return p.manyBringing(p.deep.Sockets.Window.Unread) }
+
+// manyBringing is many, of the connections that bring data in.
+func (p *patient) manyBringing(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Receiving }
+
+func (p *patient) incoming() string {
+	return text.Counted(p.deep.Sockets.Receiving, "incoming transfer")
+}
 
 func (p *patient) cpuShort() bool {
 	const much = 0.5

@@ -74,6 +74,16 @@ func bounds(t *testing.T) []bound {
 		{"receivers whose windows this host keeps small", facts(sysctl("ipv4.tcp_window_scaling", "0"),
 			loadOf(func(s *host.Sockets) { s.Receiver = 5 })), limitSetting},
 		{"receivers behind a shaper", facts(shaped, loadOf(func(s *host.Sockets) { s.Receiver = 5 })), limitReceiver},
+		{"a small receive buffer", facts(brings(8, host.Windows{Maximum: 2, Largest: 49152})), limitWindow},
+		{"a small receive buffer of few", facts(brings(9, host.Windows{Maximum: 2})), limitNone},
+		{"small windows of three kinds", facts(brings(9, host.Windows{Maximum: 1, Scale: 1, Fixed: 1})), limitWindow},
+		{"a small window of a busy host", facts(loadOf(nothing), brings(1, host.Windows{Scale: 1})), limitWindow},
+		{"a small window, and a queue", facts(load, brings(1, host.Windows{Fixed: 1})), LimitRate},
+		{"receive buffers that may not grow", facts(sysctl("ipv4.tcp_moderate_rcvbuf", "0"),
+			brings(1, host.Windows{Fixed: 1})), limitSetting},
+		{"windows that this host keeps small", facts(sysctl("ipv4.tcp_window_scaling", "0"),
+			brings(1, host.Windows{Scale: 1})), limitSetting},
+		{"a program that does not read", facts(brings(4, host.Windows{Unread: 1, Maximum: 1})), LimitProgram},
 		{"CPU", facts(cpu, loadOf(nothing)), limitCPU},
 		{"CPU, no traffic", facts(cpu), limitNone},
 		{"CPU, connections unknown", facts(cpu, sockets(func(s *host.Sockets) { *s = host.Sockets{} })), limitUnknown},
@@ -223,6 +233,7 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	wrong := !says(b.Limit.codes()...)
 	if b.Limit.codes() == nil { // nothing that binds was seen
 		wrong = says(slices.Concat(LimitRate.codes(), LimitPath.codes(), LimitBuffer.codes(), limitReceiver.codes(),
+			limitWindow.codes(),
 			limitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
 	}
 	if wrong || b.Limit != LimitRate && says(LimitRate.codes()...) || b.Lacks != "" && b.Try == "" {

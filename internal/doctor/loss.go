@@ -30,8 +30,8 @@ func lossyPath(p *patient) []Finding {
 				p.holder.Name),
 		}}
 	}
-	seen := fmt.Sprintf("%d of %s sent %s of the bytes again, with an RTT near its minimum.", s.Lossy,
-		text.Counted(s.Busy, "busy connection"), share)
+	seen := fmt.Sprintf("%d of %s sent %s of the bytes again %s, with an RTT near its minimum.", s.Lossy,
+		text.Counted(s.Busy, "busy connection"), share, p.span())
 	evidence := evidence{Scenario: "scenarios/seeds/lossy-path.toml"}
 	if 2*s.LossyBBR >= s.Lossy {
 		return []Finding{{Code: "path-loses-packets-bbr", Severity: Fine, Evidence: evidence, Seen: seen,

@@ -22,6 +22,7 @@ const (
 	tcpWmem           = "net.ipv4.tcp_wmem"
 	tcpECN            = "net.ipv4.tcp_ecn"
 	windowScaling     = "net.ipv4.tcp_window_scaling"
+	growingBuffers    = "net.ipv4.tcp_moderate_rcvbuf"
 )
 
 // patient is a host that is looked at, with what more than one check asks of it.

@@ -58,6 +58,8 @@ func (p *patient) stages(b Bottleneck) []Stage {
 	add("programs", saw, lacks, LimitProgram, limitPace)
 	saw, lacks = ofBusy(s.Buffer, "wait for room in a send buffer")
 	add("send buffers", saw, lacks, LimitBuffer)
+	saw, lacks = p.receiveBuffers()
+	add("receive buffers", saw, lacks, limitWindow)
 	saw, lacks = p.tcpSettings()
 	add("TCP's settings", saw, lacks, limitSetting)
 	saw, lacks = p.netfilter()
@@ -84,6 +86,20 @@ func (p *patient) stages(b Bottleneck) []Stage {
 	saw, lacks = ofBusy(s.Receiver, "wait for a receiver's window")
 	add("receivers", saw, lacks, limitReceiver)
 	return all
+}
+
+// receiveBuffers tells of the windows that this host announces.
+func (p *patient) receiveBuffers() (saw, lacks string) {
+	switch s := p.deep.Sockets; {
+	case !s.Read:
+		return "", notRead
+	case s.Receiving == 0:
+		return "no connection brings much in", ""
+	case p.deep.Listened == 0:
+		return "", notListened
+	default:
+		return fmt.Sprintf("%d of %s used up their window", s.Window.Bound(), p.incoming()), ""
+	}
 }
 
 // tcpSettings says which parts of TCP are switched off.

@@ -76,14 +76,17 @@ func (p *patient) binds(b Bottleneck, found []Finding) Summary {
 // well says why nothing is wrong, though something is always a limit.
 func (p *patient) well(l Limit) string {
 	switch l {
+	case LimitProgram:
+		if p.unread() {
+			return "the programs here do not read as fast as data comes in"
+		}
+		return "the programs here do not always have something to send"
 	case LimitShaper:
 		return "what waits does so in this server's own queue"
 	case limitDevice:
 		return "this server uses its whole line"
 	case LimitPath:
 		return "packets are lost on the way, and BBR does not slow down for it"
-	case LimitProgram:
-		return "the programs here do not always have something to send"
 	}
 	return fmt.Sprintf("%s, and none waits in a queue", text.Counted(p.deep.Sockets.Busy, "busy connection"))
 }

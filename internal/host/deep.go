@@ -72,7 +72,7 @@ func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 	}
 	d.Listened, d.Rose = max(tenth, units.Duration(passed).Round(tenth)), d.Counts.since(before.Counts)
 	d.Netfilter.listen(before.Netfilter)
-	d.Sockets.listen(&before.Sockets)
+	d.Sockets.listen(&before.Sockets, passed, f.mostBuffer())
 	if slices.ContainsFunc(before.Unknown, func(u Unread) bool { return u.What == DroppingFilters }) {
 		return
 	}
@@ -87,6 +87,14 @@ func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 			}
 		}
 	}
+}
+
+// mostBuffer is what a connection's receive buffer may grow to: the third value of tcp_rmem, in bytes; 0: not known.
+func (f *Facts) mostBuffer() (bytes uint64) {
+	if values := strings.Fields(f.Sysctls["net.ipv4.tcp_rmem"].Value); len(values) == 3 {
+		bytes, _ = strconv.ParseUint(values[2], 10, 31)
+	}
+	return bytes
 }
 
 // SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).

@@ -363,11 +363,14 @@ func FuzzSettings(f *testing.F) {
 
 // Offsets in struct tcp_info (include/uapi/linux/tcp.h). As the header has them: the reader uses a struct.
 const (
+	infoOptions      = 5
+	infoScales       = 6
 	infoFlags        = 7 // bit 0: delivery_rate_app_limited
 	infoMSS          = 16
 	infoUnacked      = 24
 	infoLastSent     = 44 // ms ago
 	infoLastReceived = 52
+	infoRcvSSThresh  = 64
 	infoRTT          = 68 // us
 	infoRetrans      = 100
 	infoMaxPace      = 112 // bytes per second
@@ -383,6 +386,7 @@ const (
 	infoDeliveredCE  = 196
 	infoBytesSent    = 200
 	infoBytesAgain   = 208
+	infoRcvWindow    = 232
 )
 
 // socket is an answer of inet_diag.
@@ -392,6 +396,8 @@ type socket struct {
 	to           string
 	cc           string
 	info         map[int]uint64 // by offset in struct tcp_info
+	cookie       uint64
+	memory       []uint32 // SK_MEMINFO_*
 }
 
 func (s socket) bytes() []byte {
@@ -403,11 +409,19 @@ func (s socket) bytes() []byte {
 	}
 	binary.BigEndian.PutUint16(b[diagSport:], s.sport)
 	copy(b[diagDst:], to)
+	binary.NativeEndian.PutUint64(b[diagCookie:], s.cookie)
+	if s.memory != nil {
+		var data []byte
+		for _, n := range s.memory {
+			data = binary.NativeEndian.AppendUint32(data, n)
+		}
+		b = append(b, attribute(inetDiagSkMem, data)...)
+	}
 	if s.info != nil {
 		info := make([]byte, 240)
 		for at, v := range s.info {
 			switch at {
-			case infoFlags:
+			case infoOptions, infoScales, infoFlags:
 				info[at] = byte(v)
 			case infoRate, infoBusy, infoRwndLimited, infoBufLimited, infoBytesSent, infoBytesAgain, infoBytesAcked,
 				infoBytesIn, infoMaxPace:
@@ -524,7 +538,7 @@ func listened(t *testing.T, before, now map[int]uint64) Sockets {
 		return s
 	}
 	was, s := look(before), look(now)
-	s.listen(&was)
+	s.listen(&was, 10*time.Second, 0)
 	return s
 }
 
@@ -584,27 +598,144 @@ func TestSentMuch(t *testing.T) {
 	}
 }
 
-// A second look tells of the busy connections what one look does.
+// A second look tells of the busy connections what one look does, of those that go on as they began.
 func TestSecondLook(t *testing.T) {
-	look := func() (s Sockets) {
+	look := func(n uint64) (s Sockets) {
 		s.senders = &senders{accounts: map[uint64]account{}}
 		transfer := func(cc string, rtt, again uint64) socket {
-			return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: cc,
+			return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: cc, cookie: rtt,
 				info: map[int]uint64{infoRTT: rtt,
-					infoMinRTT: 48_000, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: 10_000_000,
-					infoBytesAcked: 10_000_000, infoBytesAgain: again, infoRetrans: 500, infoBusy: 1_000_000,
-					infoRwndLimited: 300_000, infoBufLimited: 300_000, infoMaxPace: 1_250_000, infoFlags: 1}}
+					infoMinRTT: 48_000, infoUnacked: 40, infoRate: 1_250_000, infoBytesSent: n * 10_000_000,
+					infoBytesAcked: n * 10_000_000, infoBytesAgain: n * again, infoRetrans: n * 500,
+					infoBusy: n * 1_000_000, infoRwndLimited: n * 300_000, infoBufLimited: n * 300_000,
+					infoMaxPace: 1_250_000, infoFlags: 1}}
 		}
 		if err := s.read(faked(transfer("cubic", 212_000, 0), transfer("bbr", 49_000, 800_000)), nil, ""); err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	before, now := look(), look()
-	now.listen(&before)
+	before, now := look(1), look(2)
+	now.listen(&before, 10*time.Second, 0)
 	now.senders, before.senders = nil, nil
 	if !reflect.DeepEqual(now, before) || now.Busy != 2 || now.Lossy != 1 || now.Queueing != 1 {
 		t.Errorf("%+v\n%+v", now, before)
+	}
+}
+
+// Of a connection that both looks saw it counts what has come of it in between, of another its whole life.
+func TestLately(t *testing.T) {
+	lost := map[int]uint64{infoBytesSent: 100_000_000, infoBytesAgain: 5_000_000, infoRetrans: 4000}
+	waited := map[int]uint64{infoBytesSent: 100_000_000, infoBusy: 60_000_000, infoRwndLimited: 50_000_000,
+		infoBufLimited: 50_000_000}
+	old := map[int]uint64{infoSegsOut: 80_000, infoRetrans: 4000, infoBytesAcked: 100_000_000}
+	later := func(was map[int]uint64, more map[int]uint64) map[int]uint64 {
+		now := maps.Clone(was)
+		for field, n := range more {
+			now[field] += n
+		}
+		return now
+	}
+	for name, c := range map[string]struct {
+		before, now             map[int]uint64
+		lossy, receiver, buffer int
+		share                   units.Share
+	}{
+		"lost long ago":         {lost, later(lost, map[int]uint64{infoBytesSent: 10_000_000}), 0, 0, 0, 0},
+		"lost in its life":      {nil, lost, 1, 0, 0, 0.05},
+		"loses now":             {lost, later(lost, lost), 1, 0, 0, 0.05},
+		"loses now, in its age": {nil, later(lost, map[int]uint64{infoBytesSent: 1e9}), 0, 0, 0, 0},
+		"loses more now": {lost, later(lost, map[int]uint64{infoBytesSent: 10_000_000, infoBytesAgain: 1_000_000,
+			infoRetrans: 800}), 1, 0, 0, 0.1},
+		"an accident now": {lost, later(lost, map[int]uint64{infoBytesSent: 100_000, infoBytesAgain: 10_000,
+			infoRetrans: 9}), 0, 0, 0, 0},
+		"waited long ago":        {waited, later(waited, map[int]uint64{infoBusy: 9_000_000}), 0, 0, 0, 0},
+		"waited in its life":     {nil, waited, 0, 1, 1, 0},
+		"waits for a window now": {waited, later(waited, map[int]uint64{infoBusy: 9, infoRwndLimited: 2}), 0, 1, 0, 0},
+		"waits for room now":     {waited, later(waited, map[int]uint64{infoBusy: 9, infoBufLimited: 2}), 0, 0, 1, 0},
+		"an old kernel, lost long ago": {old, later(old, map[int]uint64{infoSegsOut: 8000,
+			infoBytesAcked: 10_000_000}), 0, 0, 0, 0},
+		"an old kernel, loses now": {old, later(old, old), 1, 0, 0, 0.05},
+	} {
+		now := later(c.now, map[int]uint64{infoNotsent: 9})
+		got := listened(t, c.before, now)
+		share := units.Share(math.Round(float64(got.LossyShare)*1000) / 1000)
+		if got.Busy != 1 || got.Lossy != c.lossy || got.Receiver != c.receiver || got.Buffer != c.buffer ||
+			share != c.share {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A window that this host announces is too small where the other end uses most of it, and it cannot grow.
+func TestWindows(t *testing.T) {
+	const most, mb, rtt = 6 << 20, 1 << 20, 100_000
+	type look struct {
+		received, window uint64
+		memory           []uint32 // what is unread, and the buffer
+		scale            uint64   // and that is on
+	}
+	uses := func(window uint64) uint64 { return 100 * window } // in the 100 RTTs of ten seconds
+	for name, c := range map[string]struct {
+		before, now look
+		want        Windows
+	}{
+		"as large as tcp_rmem lets it be": {look{0, 3 * mb, []uint32{0, most}, 7},
+			look{uses(3 * mb), 3 * mb, []uint32{0, most}, 7}, Windows{Maximum: 1, Largest: 3 * mb}},
+		"three quarters of it are used": {look{0, 3 * mb, []uint32{0, most}, 7},
+			look{uses(3*mb) * 3 / 4, 3 * mb, []uint32{0, most}, 7}, Windows{Maximum: 1, Largest: 3 * mb}},
+		"half of it is used": {look{0, 3 * mb, []uint32{0, most}, 7},
+			look{uses(3*mb) / 2, 3 * mb, []uint32{0, most}, 7}, Windows{}},
+		"opened while one listens": {look{}, look{uses(3 * mb), 3 * mb, []uint32{0, most}, 7},
+			Windows{Maximum: 1, Largest: 3 * mb}},
+		"by its scale": {look{0, 65535, []uint32{0, 300_000}, 0}, look{uses(65535), 65535, []uint32{0, 300_000}, 0},
+			Windows{Scale: 1, Largest: 65535}},
+		"by another scale": {look{0, 250_000, []uint32{0, 900_000}, 2},
+			look{uses(250_000), 250_000, []uint32{0, 900_000}, 2}, Windows{Scale: 1, Largest: 250_000}},
+		"above its scale": {look{0, 337_384, []uint32{0, 439_333}, 0},
+			look{uses(64_000), 337_384, []uint32{0, 439_333}, 0}, Windows{Scale: 1, Largest: 65535}},
+		"by its program": {look{0, 100_000, []uint32{0, 200_000}, 7},
+			look{uses(100_000), 100_000, []uint32{0, 200_000}, 7}, Windows{Fixed: 1, Largest: 100_000}},
+		"by its program, above tcp_rmem": {look{0, 4 * mb, []uint32{0, 2 * most}, 7},
+			look{uses(4 * mb), 4 * mb, []uint32{0, 2 * most}, 7}, Windows{Fixed: 1, Largest: 4 * mb}},
+		"it still grows": {look{0, 100_000, []uint32{0, 200_000}, 7},
+			look{uses(200_000), 200_000, []uint32{0, 400_000}, 7}, Windows{}},
+		"a slow program": {look{0, 100, []uint32{most / 2, most}, 7},
+			look{uses(100), 100, []uint32{most / 2, most}, 7}, Windows{Unread: 1}},
+		"a program that is slow at one look": {look{0, 3 * mb, []uint32{0, most}, 7},
+			look{uses(1 * mb), 3 * mb, []uint32{most / 2, most}, 7}, Windows{}},
+		"nothing is known of its memory": {look{0, 100_000, nil, 7}, look{uses(100_000), 100_000, nil, 7}, Windows{}},
+	} {
+		for _, older := range []bool{false, true} { // before Linux 6.2
+			read := func(l look) (s Sockets) {
+				info := map[int]uint64{infoMinRTT: rtt, infoRTT: 2 * rtt, infoBytesIn: 5*mb + l.received, infoOptions: 4,
+					infoScales: l.scale << 4, infoRcvWindow: l.window, infoRcvSSThresh: 7}
+				if older {
+					info[infoRcvWindow], info[infoRcvSSThresh] = 0, l.window
+				}
+				var memory []uint32
+				if l.memory != nil {
+					memory = append(slices.Clone(l.memory), make([]uint32, 7)...)
+				}
+				s.senders = &senders{accounts: map[uint64]account{}}
+				if err := s.read(faked(socket{state: tcpEstablished, sport: 40000, to: "198.51.100.7", cc: "cubic",
+					info: info, memory: memory}), nil, "eth0"); err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			was, now := read(c.before), read(c.now)
+			if c.before.memory == nil && c.now.memory != nil {
+				was = Sockets{Read: true, senders: &senders{}}
+			}
+			if now.Window != (Windows{}) {
+				t.Errorf("%s: %+v at one look", name, now.Window)
+			}
+			now.listen(&was, 10*time.Second, most)
+			if now.Window != c.want {
+				t.Errorf("%s: %+v, want %+v", name, now.Window, c.want)
+			}
+		}
 	}
 }
 

@@ -41,12 +41,28 @@ type Sockets struct {
 	RTT     units.Duration `json:"rtt"`            // the minimum RTT that nine in ten connections stay below
 	// of what dialled connections carry, accepted ones carry it too, the other way
 	Passed units.Share `json:"passed"`
-	CE     int         `json:"marked"`         // connections of which packets were marked CE and arrived
+	CE     int         `json:"marked"` // connections of which packets were marked CE and arrived
+	Window Windows     `json:"window,omitzero"`
 	Cut    int         `json:"cut,omitempty"`  // answers of the kernel that could not be understood
 	Read   bool        `json:"read,omitempty"` // the connections were looked at
 
 	senders *senders // what a later look is compared with; nil where none comes
 }
+
+// Windows counts connections that bring bulk data in, and whose other ends could send more than the window that this
+// host announces lets them, by what keeps it from growing. Only two looks tell.
+type Windows struct {
+	Maximum int `json:"maximum,omitempty"` // the buffer is as large as net.ipv4.tcp_rmem lets it grow
+	// the window is as large as its scale lets it be, which was agreed on when the connection was opened
+	Scale  int `json:"scale,omitempty"`
+	Fixed  int `json:"fixed,omitempty"`  // the buffer does not grow: the program may have set its size (SO_RCVBUF)
+	Unread int `json:"unread,omitempty"` // the program leaves more than half of the buffer unread
+	// that was announced, of those but the last
+	Largest units.Size `json:"largest,omitempty"`
+}
+
+// Bound is how many the window holds back that this host announces.
+func (w Windows) Bound() int { return w.Maximum + w.Scale + w.Fixed }
 
 // Dialled is how many connections this host has opened.
 func (s Sockets) Dialled() int { return s.Total - s.Accepted }

@@ -99,6 +99,7 @@ func (a *aggregate) finish() {
 type senders struct {
 	accounts map[uint64]account // of connections that have sent something, by their cookies
 	recent   []sender           // those that are busy, or may turn out to be
+	bringing []sender           // those that bring bulk data in
 }
 
 // sender is a connection that has sent something within the last second.
@@ -109,16 +110,21 @@ type sender struct {
 	info   tcpInfo
 }
 
-// account is what a connection has sent since it was opened, in bytes.
+// account is what has come of a connection since it was opened, or between two looks.
 type account struct {
-	sent, again, acked uint64 // again: of what was sent
+	sent, again, acked, received uint64 // bytes; again: of what was sent
+	segments, repeats            uint32 // that carry data, and how many of them were sent again
+	// us: in which there was something to send, and of that without room in the receiver's window, in the send buffer
+	busy, windowless, bufferless uint64
 }
 
 // bulk is more than requests are, in bytes.
 const bulk = 1 << 20
 
-// listen judges anew which connections are busy, and what they wait for, by what they sent since an earlier look.
-func (s *Sockets) listen(before *Sockets) {
+// listen judges anew which connections are busy, and what they wait for, by what they did since an earlier look, which
+// was so long ago. One that was not there then is judged by its whole life. What a receive buffer may grow to is in
+// bytes; 0: not known.
+func (s *Sockets) listen(before *Sockets, passed time.Duration, mostBuffer uint64) {
 	if s.senders == nil || before.senders == nil || !s.Read || !before.Read {
 		return
 	}
@@ -132,19 +138,72 @@ func (s *Sockets) listen(before *Sockets) {
 			continue
 		}
 		// Who has sent all that an end lets it may have tried twice.
-		if bound := a.busy(x); !bound && since.refused(&x.info) {
+		if bound := a.busy(x, since); !bound && since.refused(&x.info) {
 			a.Refused++
 		}
 	}
 	a.finish()
+	earlier := map[uint64]*tcpInfo{}
+	for i := range before.senders.bringing {
+		x := &before.senders.bringing[i]
+		earlier[x.cookie] = &x.info
+	}
+	for i := range s.senders.bringing {
+		x := &s.senders.bringing[i]
+		since := x.info.account().since(before.senders.accounts[x.cookie])
+		s.Window.add(&x.info, earlier[x.cookie], float64(since.received)/passed.Seconds(), mostBuffer)
+	}
 }
 
-func (t *tcpInfo) account() account { return account{t.Bytes_sent, t.Bytes_retrans, t.Bytes_acked} }
+// add judges what keeps the window small that this host announces to a connection's other end, which sends so many
+// bytes a second; was is the same connection at an earlier look, nil if it brought nothing in then.
+//
+// The kernel lets a window grow to twice what comes in in a round trip (tcp_rcv_space_adjust). So where most of it is
+// used it can grow no more. The shortest RTT is that of the path; in a queue no window is too small.
+func (w *Windows) add(now, was *tcpInfo, rate float64, mostBuffer uint64) {
+	const used, unread = 0.7, 0.5
+	left := func(t *tcpInfo) bool {
+		return t.memory.receiveBuffer > 0 && float64(t.memory.unread) >= unread*float64(t.memory.receiveBuffer)
+	}
+	if was != nil && left(now) && left(was) {
+		w.Unread++
+		return
+	}
+	announced := now.Rcv_wnd
+	if announced == 0 { // before Linux 6.2
+		announced = now.Rcv_ssthresh
+	}
+	announced = min(announced, now.mostWindow) // the kernel's own figure may be more
+	known := announced > 0 && now.Min_rtt > 0 && now.Min_rtt < math.MaxUint32
+	if !known || rate*float64(now.Min_rtt)/1e6 < used*float64(announced) {
+		return
+	}
+	buffer := now.memory.receiveBuffer
+	switch {
+	case uint64(buffer) == mostBuffer:
+		w.Maximum++
+	case float64(announced) >= 0.9*float64(now.mostWindow):
+		w.Scale++
+	case buffer > 0 && was != nil && was.memory.receiveBuffer == buffer:
+		w.Fixed++
+	default:
+		return
+	}
+	w.Largest = max(w.Largest, units.Size(announced))
+}
+
+func (t *tcpInfo) account() account {
+	return account{t.Bytes_sent, t.Bytes_retrans, t.Bytes_acked, t.Bytes_received, t.Data_segs_out, t.Total_retrans,
+		t.Busy_time, t.Rwnd_limited, t.Sndbuf_limited}
+}
 
 func (a account) since(before account) account {
-	rise := func(now, was uint64) uint64 { return max(now, was) - was }
-	return account{rise(a.sent, before.sent), rise(a.again, before.again), rise(a.acked, before.acked)}
+	return account{rise(a.sent, before.sent), rise(a.again, before.again), rise(a.acked, before.acked),
+		rise(a.received, before.received), rise(a.segments, before.segments), rise(a.repeats, before.repeats),
+		rise(a.busy, before.busy), rise(a.windowless, before.windowless), rise(a.bufferless, before.bufferless)}
 }
+
+func rise[T uint32 | uint64](now, was T) T { return max(now, was) - was }
 
 // aggregate is the sums while sockets go by.
 type aggregate struct {
@@ -194,15 +253,24 @@ const (
 // tcpInfo is what of a struct tcp_info has arrived: a kernel gives as much of it as it knows. The rest is zero.
 type tcpInfo struct {
 	unix.TCPInfo
-	appLimited bool // a bit of which unix.TCPInfo has no field
-	// bytes: what the send buffer may hold, and what it holds, overheads included
-	sendBuffer, queued uint32
+	appLimited bool   // a bit of which unix.TCPInfo has no field
+	mostWindow uint32 // bytes, that this host can announce by the scale that was agreed on
+	memory     buffers
 }
+
+// buffers is what a socket's buffers hold and may hold, in bytes, overheads included.
+type buffers struct{ unread, receiveBuffer, queued, sendBuffer uint32 }
 
 func readInfo(b []byte) (t tcpInfo) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&t.TCPInfo)), unsafe.Sizeof(t.TCPInfo)), b)
-	const flags = 7 // include/uapi/linux/tcp.h: the byte whose lowest bit is tcpi_delivery_rate_app_limited
+	// include/uapi/linux/tcp.h: the byte with the scales of both windows, this host's in the higher half, and the one
+	// whose lowest bit is tcpi_delivery_rate_app_limited
+	const scales, flags, scaled = 6, 7, 4 // and TCPI_OPT_WSCALE
 	t.appLimited = len(b) > flags && b[flags]&1 != 0
+	t.mostWindow = math.MaxUint16
+	if len(b) > scales && t.Options&scaled != 0 {
+		t.mostWindow <<= b[scales] >> 4
+	}
 	return t
 }
 
@@ -243,13 +311,16 @@ func (a *aggregate) add(msg []byte) {
 	if info.Delivered_ce > 0 {
 		a.CE++
 	}
-	if bringsIn(&info) {
-		a.Receiving++
-	}
 	x := sender{binary.NativeEndian.Uint64(msg[diagCookie:]), to, cc, info}
 	const some = 10_000 // bytes, of which fewer change nothing
-	if a.senders != nil && max(info.Bytes_sent, info.Bytes_acked) >= some {
+	if a.senders != nil && max(info.Bytes_sent, info.Bytes_acked, info.Bytes_received) >= some {
 		a.senders.accounts[x.cookie] = info.account()
+	}
+	if bringsIn(&info) {
+		a.Receiving++
+		if a.senders != nil {
+			a.senders.bringing = append(a.senders.bringing, x)
+		}
 	}
 	if info.Min_rtt == 0 || info.Min_rtt == math.MaxUint32 || info.Rtt == 0 {
 		return
@@ -260,7 +331,7 @@ func (a *aggregate) add(msg []byte) {
 		return
 	}
 	if info.waits() {
-		a.busy(&x)
+		a.busy(&x, info.account())
 	}
 	if a.senders != nil && (info.waits() || info.Bytes_acked >= bulk) {
 		a.senders.recent = append(a.senders.recent, x)
@@ -288,14 +359,15 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 		}
 		switch data := b[unix.NLA_HDRLEN:length]; binary.NativeEndian.Uint16(b[2:]) &^ flags {
 		case inetDiagInfo:
-			buffer, queued := info.sendBuffer, info.queued
+			memory := info.memory
 			info = readInfo(data)
-			info.sendBuffer, info.queued = buffer, queued
+			info.memory = memory
 		case inetDiagSkMem:
-			const sendBuffer, queued = 3 * 4, 5 * 4 // SK_MEMINFO_* (include/uapi/linux/sock_diag.h)
+			// SK_MEMINFO_* (include/uapi/linux/sock_diag.h)
+			const received, receiveBuffer, sendBuffer, queued = 0, 1 * 4, 3 * 4, 5 * 4
 			if len(data) >= queued+4 {
-				info.sendBuffer = binary.NativeEndian.Uint32(data[sendBuffer:])
-				info.queued = binary.NativeEndian.Uint32(data[queued:])
+				field := func(at int) uint32 { return binary.NativeEndian.Uint32(data[at:]) }
+				info.memory = buffers{field(received), field(receiveBuffer), field(queued), field(sendBuffer)}
 			}
 		case inetDiagCong:
 			name, _, _ := bytes.Cut(data, []byte{0})
@@ -312,7 +384,8 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 // kernel counts the connection as one whose program has nothing to send.
 func (t *tcpInfo) bufferFull() bool {
 	const full = 0.8
-	return t.sendBuffer > 0 && float64(t.queued) >= full*float64(t.sendBuffer) && t.Notsent_bytes < t.Snd_mss
+	return t.memory.sendBuffer > 0 && float64(t.memory.queued) >= full*float64(t.memory.sendBuffer) &&
+		t.Notsent_bytes < t.Snd_mss
 }
 
 // refused reports whether more was sent between two looks than the network got, of a connection as it is at the second:
@@ -344,8 +417,8 @@ func bringsIn(info *tcpInfo) bool {
 	return info.Last_data_recv <= recently && info.Bytes_received >= bulk && info.Bytes_received > info.Bytes_acked
 }
 
-// busy adds a connection, and reports whether one of its ends holds it back.
-func (a *aggregate) busy(x *sender) (bound bool) {
+// busy adds a connection, by what has come of it lately, and reports whether one of its ends holds it back.
+func (a *aggregate) busy(x *sender, lately account) (bound bool) {
 	info := &x.info
 	a.Busy++
 	a.each[x.to]++
@@ -362,12 +435,12 @@ func (a *aggregate) busy(x *sender) (bound bool) {
 	}
 	const fifth = 5
 	bound = info.appLimited
-	if busy := info.Busy_time; busy > 0 {
-		if info.Rwnd_limited >= busy/fifth && info.Rwnd_limited > 0 {
+	if lately.busy > 0 {
+		if lately.windowless >= lately.busy/fifth && lately.windowless > 0 {
 			a.Receiver++
 			bound = true
 		}
-		if info.Sndbuf_limited >= busy/fifth && info.Sndbuf_limited > 0 || info.bufferFull() {
+		if lately.bufferless >= lately.busy/fifth && lately.bufferless > 0 || info.bufferFull() {
 			a.Buffer++
 			bound = true
 		}
@@ -380,13 +453,13 @@ func (a *aggregate) busy(x *sender) (bound bool) {
 		a.queueRTT.add(info.Rtt)
 		a.queueMin.add(info.Min_rtt)
 	case above <= max(least/4, 2_000):
-		sent, again := float64(info.Bytes_sent), float64(info.Bytes_retrans)
+		sent, again := float64(lately.sent), float64(lately.again)
 		if sent == 0 { // before Linux 4.19
 			mss := float64(info.Snd_mss)
-			sent, again = mss*float64(info.Data_segs_out), mss*float64(info.Total_retrans)
+			sent, again = mss*float64(lately.segments), mss*float64(lately.repeats)
 		}
 		const lost, some = 0.01, 10 // of the bytes; segments, of which fewer are an accident
-		if sent > 0 && again/sent >= lost && info.Total_retrans >= some {
+		if sent > 0 && again/sent >= lost && lately.repeats >= some {
 			a.Lossy++
 			if x.cc == "bbr" {
 				a.LossyBBR++

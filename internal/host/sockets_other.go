@@ -4,6 +4,8 @@
 
 package host
 
+import "time"
+
 type senders struct{}
 
-func (*Sockets) listen(*Sockets) {}
+func (*Sockets) listen(*Sockets, time.Duration, uint64) {}
