@@ -99,7 +99,8 @@ func doctorCases() map[string]struct {
 		"rmem": {map[string]string{"net.ipv4.tcp_rmem": "4096 16384 65536"}, "fq_codel", "noqueue", "noqueue", "window",
 			[]string{"! Receive buffers hold back what comes in."}, nil},
 		"window": {nil, "fq_codel", "noqueue", "noqueue", "window",
-			[]string{"! Receive buffers hold back what comes in."}, routeWindow},
+			[]string{"! Receive buffers hold back what comes in.", "! The route default by up0 bounds its connections."},
+			routeWindow},
 		"downloads": {nil, "fq_codel", "noqueue", narrow, "none", []string{"✓ Nothing to do."}, nil},
 		"sack": {map[string]string{"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_timestamps": "0"}, "fq_codel", narrow, "",
 			doctor.LimitRate, []string{"✗ The queue is not yours.", "! tcp_sack is off.", "! tcp_timestamps is off."},
@@ -112,7 +113,8 @@ func limitingObjects() map[string]string {
 	return map[string]string{"class": "class 7:20 of htb on up0", "by-filter": "class 7:20 of htb on up0",
 		"hfsc": "class 7:20 of hfsc on up0", "paced": "5mbit", "band": "tbf a: on up0",
 		"dropping": "the filter u32 on up0, at its egress",
-		"rule":     "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",
+		"rmem":     "receive buffers", "window": "the route default by up0 has window 65535",
+		"rule": "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",
 		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0"}
 }
 

@@ -70,8 +70,8 @@ func checks() []check {
 	return []check{
 		uplinkDevice, here, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath, ends, machine,
 		tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers, severalUplinks,
-		defaultQdisc, fairness, relayFairness, ecn, overridden, changedSince, idleFiles, otherWriters, udevNames,
-		containers, tunnels, cookies, congestion, kernelHas,
+		defaultQdisc, routes, pacing, fairness, relayFairness, ecn, overridden, changedSince, idleFiles, otherWriters,
+		udevNames, containers, tunnels, cookies, congestion, kernelHas,
 	}
 }
 

@@ -111,6 +111,20 @@ func brings(n int, w host.Windows) func(*host.Facts) {
 	}
 }
 
+// routed has a default route by the uplink that sets this for connections, and locks some of it.
+func routed(metrics map[string]int, locks ...string) func(*host.Facts) {
+	return func(f *host.Facts) {
+		r := host.RouteMetrics{To: "default", Dev: "eth0", Metrics: metrics, Locked: locks}
+		f.Deep.Routes = append(f.Deep.Routes, r)
+	}
+}
+
+func overIPv6(f *host.Facts) { f.Deep.Routes[len(f.Deep.Routes)-1].IPv6 = true }
+
+func inTable(n int) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Routes[len(f.Deep.Routes)-1].Table = n }
+}
+
 // policer puts a filter at the uplink's egress that drops what exceeds a rate, or all where that is 0.
 func policer(rate units.Rate, drops uint64) func(*host.Facts) {
 	return func(f *host.Facts) {
@@ -256,6 +270,33 @@ func servers(t *testing.T) []diagnosed {
 		{"a pace that a program sets",
 			facts(load, noQueue, sockets(func(s *host.Sockets) { s.Paced, s.Pace = 17, 5e6 })),
 			[]string{"! Programs bound how fast their connections may be."}},
+		{"a route's window", facts(routed(map[string]int{"window": 65535}),
+			brings(4, host.Windows{Scale: 4, Largest: 65535})),
+			[]string{"! Receive buffers hold back what comes in.",
+				"! The route default by eth0 bounds its connections."}},
+		{"a route's window, and no traffic", facts(routed(map[string]int{"window": 65535}), inTable(7),
+			sockets(func(s *host.Sockets) { s.RTT = 0 })),
+			[]string{"! The route default of table 7 by eth0 bounds its connections."}},
+		{"a route that locks cwnd", facts(load, noQueue, routed(map[string]int{"cwnd": 10}, "cwnd"),
+			sockets(func(s *host.Sockets) { s.Clamped = 17 })),
+			[]string{"! The route default by eth0 bounds its connections."}},
+		{"routes that start slowly and send small packets", facts(routed(map[string]int{"initcwnd": 2, "advmss": 536}),
+			routed(map[string]int{"mtu": 1400, "quickack": 1}, "mtu"), overIPv6),
+			[]string{"! The route default by eth0 bounds its connections.",
+				"! The route default of IPv6 by eth0 bounds its connections."}},
+		{"routes that bound nothing", facts(routed(map[string]int{"cwnd": 10, "initcwnd": 40, "advmss": 1200}),
+			func(f *host.Facts) { f.Deep.Routes[0].Congestion = "bbr" },
+			routed(map[string]int{"mtu": 1400, "rto_min": 5}, "rto_min")),
+			[]string{"✓ Routes have settings for their connections."}},
+		{"a route by another device that bounds", facts(routed(map[string]int{"window": 9}), func(f *host.Facts) {
+			f.Deep.Routes[0].Dev = "eth1"
+		}), []string{"✓ Nothing to do."}},
+		{"a pace below the kernel's, fq", facts(uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ca_ratio", "90"),
+			sysctl("ipv4.tcp_pacing_ss_ratio", "200")), []string{"! tcp_pacing_ca_ratio is 90 (kernel: 120)."}},
+		{"a pace below the kernel's", facts(sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
+			[]string{"✓ tcp_pacing_ss_ratio is 199 (kernel: 200)."}},
+		{"a pace below the kernel's, bbr", facts(bbr, uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
+			[]string{"✓ Nothing to do."}},
 		{"a small receive buffer", facts(brings(4, host.Windows{Maximum: 3, Scale: 1, Largest: 49152})),
 			[]string{"! Receive buffers hold back what comes in."}},
 		{"a receive buffer that a program sets", facts(brings(4, host.Windows{Fixed: 3, Largest: 200_000})),

@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 
+	"weir/internal/host"
 	"weir/internal/text"
 )
 
@@ -64,19 +65,30 @@ func (p *patient) receiveBuffersBind() Finding {
 			text.Bytes(float64(w.Largest))),
 		Why: "Other ends may have no more on its way than this host has room for.",
 	}
+	route, routed := p.windowRoute()
 	switch {
 	case 2*w.Maximum >= w.Bound():
 		f.Seen += fmt.Sprintf("; %s = %s, %s.", tcpRmem, p.Sysctls[tcpRmem].Value, p.source(tcpRmem))
 		f.Try, f.Remark = p.plannedBuffer("weir plan --rate RATE --rtt TIME", tcpRmem)
 		f.Evidence.Scenario = "scenarios/long-fast-link.toml"
+	case routed:
+		f.Seen += fmt.Sprintf("; the route %s has window %d.", routeName(route), route.Metrics["window"])
+		f.Remark = "change the route where it is set up; " + routeCommand(route) + " shows it"
 	case 2*w.Scale >= w.Bound():
 		f.Seen += ", the most by the scale that was agreed on when they were opened."
-		f.Remark = "connect anew, if " + tcpRmem + " was smaller then; a route's window bounds it, too: ip route"
+		f.Remark = "connect anew, if " + tcpRmem + " was smaller then"
 	default:
 		f.Seen += ", and their buffers do not grow."
 		f.Remark = "a setting of the program (SO_RCVBUF), or a lack of memory; ss -tm shows the buffer as rb"
 	}
 	return f
+}
+
+// windowRoute is a route whose window most of those have that hold back what comes in.
+func (p *patient) windowRoute() (r host.RouteMetrics, is bool) {
+	w := p.deep.Sockets.Window
+	r, is = p.routeWith(hasWindow)
+	return r, is && 2*w.Maximum < w.Bound() && 2*w.Scale >= w.Bound()
 }
 
 // span is the time that the connections' own accounts are of.

@@ -34,6 +34,7 @@ const (
 	LimitFlow      Limit = "flow"      // what this host's queue lets each connection have
 	limitFragments Limit = "fragments" // packets are too large for a device of this host, or for the path
 	limitSetting   Limit = "setting"   // of this host's TCP
+	limitRoute     Limit = "route"     // of this host's, that bounds its connections
 	limitUDP       Limit = "udp"       // the buffers of UDP sockets, a tunnel's among them
 	limitPace      Limit = "pace"      // that programs have set for their connections
 	LimitProgram   Limit = "program"   // the senders: they do not always have something to send
@@ -75,6 +76,8 @@ func (l Limit) codes() []Code {
 		return []Code{"backlog-drops", "cpu-stolen", "cpu-short"}
 	case limitSetting:
 		return []Code{"tcp-switched-off"}
+	case limitRoute:
+		return []Code{"route-bounds"}
 	case limitFragments:
 		return []Code{"packets-in-fragments", "fragments-lost"}
 	case limitUDP:
@@ -116,6 +119,8 @@ func (p *patient) bottleneck() Bottleneck {
 	held := p.slowingTallies()
 	_, here := p.dropsHere()
 	group, capped := p.capped()
+	clamp, clampedBy := p.routeWith(locksCwnd)
+	route, routed := p.windowRoute()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
 	switch {
 	case p.paced():
@@ -149,6 +154,9 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(held[0].limit, "this host: %s", lowered(held[0].Title))
 	case p.dropsOwn() && p.droppedBehind() == 0:
 		return limitedBy(limitRefusal, "this host: it drops what %s send, and nothing counts it.", of(s.Refused))
+	case clampedBy && p.many(s.Clamped):
+		return limitedBy(limitRoute, "this host: %s have the %s on their way that the route %s allows.", of(s.Clamped),
+			text.Counted(clamp.Metrics["cwnd"], "segment"), routeName(clamp))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound():
@@ -166,6 +174,9 @@ func (p *patient) bottleneck() Bottleneck {
 	case p.windowBound() && !p.scales():
 		return limitedBy(limitSetting, "this host: with tcp_window_scaling off no window is above 64 KiB, and %d of "+
 			"%s used it up.", s.Window.Bound(), p.incoming())
+	case p.windowBound() && routed:
+		return limitedBy(limitWindow, "this host: the route %s has window %d, and %d of %s used it up.",
+			routeName(route), route.Metrics["window"], s.Window.Bound(), p.incoming())
 	case p.windowBound():
 		return limitedBy(limitWindow, "this host's receive buffers: %d of %s used up their window.", s.Window.Bound(),
 			p.incoming())

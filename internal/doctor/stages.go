@@ -61,7 +61,7 @@ func (p *patient) stages(b Bottleneck) []Stage {
 	saw, lacks = p.receiveBuffers()
 	add("receive buffers", saw, lacks, limitWindow)
 	saw, lacks = p.tcpSettings()
-	add("TCP's settings", saw, lacks, limitSetting)
+	add("TCP's settings", saw, lacks, limitSetting, limitRoute)
 	saw, lacks = p.netfilter()
 	add("netfilter", saw, lacks, limitRule, limitRefusal) // or a BPF program of a control group, beside it
 	saw, lacks = p.tallied(limitFragments)
@@ -111,10 +111,16 @@ func (p *patient) tcpSettings() (saw, lacks string) {
 	for _, f := range switchedOff(p) {
 		off = append(off, strings.TrimSuffix(f.Title, " is off."))
 	}
+	saw = "window scaling, SACK, timestamps and growing windows are on"
 	if off != nil {
-		return strings.Join(off, ", ") + " off", ""
+		saw = strings.Join(off, ", ") + " off"
 	}
-	return "window scaling, SACK, timestamps and growing windows are on", ""
+	for _, r := range p.routes() {
+		if p.boundBy(r) != nil {
+			saw += "; the route " + routeName(r) + " has " + setBy(r)
+		}
+	}
+	return saw, ""
 }
 
 // tallied says what rose of the counters that show a limit.

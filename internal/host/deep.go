@@ -48,9 +48,11 @@ type Deep struct {
 	Conntrack Conntrack           `json:"conntrack,omitzero"`
 	// of devices with hardware, those that go to one CPU
 	Interrupts []Interrupt `json:"interrupts,omitempty"`
-	Netfilter  Netfilter   `json:"netfilter,omitzero"`
-	Unknown    []Unread    `json:"unknown,omitempty"` // what could not be read
-	Journal    []byte      `json:"-"`                 // the text of that file; nil if there is none
+	// routes that set more for connections than where they go
+	Routes    []RouteMetrics `json:"routes,omitempty"`
+	Netfilter Netfilter      `json:"netfilter,omitzero"`
+	Unknown   []Unread       `json:"unknown,omitempty"` // what could not be read
+	Journal   []byte         `json:"-"`                 // the text of that file; nil if there is none
 }
 
 // Dropper is a filter's action on a device that drops packets, or has dropped some.
@@ -72,7 +74,7 @@ func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 	}
 	d.Listened, d.Rose = max(tenth, units.Duration(passed).Round(tenth)), d.Counts.since(before.Counts)
 	d.Netfilter.listen(before.Netfilter)
-	d.Sockets.listen(&before.Sockets, passed, f.mostBuffer())
+	d.Sockets.listen(&before.Sockets, passed, f.bounds())
 	if slices.ContainsFunc(before.Unknown, func(u Unread) bool { return u.What == DroppingFilters }) {
 		return
 	}
@@ -89,12 +91,34 @@ func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 	}
 }
 
-// mostBuffer is what a connection's receive buffer may grow to: the third value of tcp_rmem, in bytes; 0: not known.
-func (f *Facts) mostBuffer() (bytes uint64) {
+// bounds are what this host lets a connection have at most.
+type bounds struct {
+	buffer uint64          // bytes, to receive into: the third value of tcp_rmem; 0: not known
+	cwnds  map[uint32]bool // segments on their way, as routes have it
+}
+
+func (f *Facts) bounds() bounds {
+	b := bounds{cwnds: map[uint32]bool{}}
 	if values := strings.Fields(f.Sysctls["net.ipv4.tcp_rmem"].Value); len(values) == 3 {
-		bytes, _ = strconv.ParseUint(values[2], 10, 31)
+		b.buffer, _ = strconv.ParseUint(values[2], 10, 31)
 	}
-	return bytes
+	for _, r := range f.Deep.Routes {
+		if slices.Contains(r.Locked, "cwnd") {
+			b.cwnds[uint32(r.Metrics["cwnd"])] = true
+		}
+	}
+	return b
+}
+
+// RouteMetrics is a route that sets something for connections, by the names that ip-route(8) has for it.
+type RouteMetrics struct {
+	To         string         `json:"to"` // 192.0.2.0/24, or default
+	Dev        string         `json:"dev,omitempty"`
+	IPv6       bool           `json:"ipv6,omitempty"`
+	Table      int            `json:"table,omitempty"` // as DefaultRoute has it
+	Metrics    map[string]int `json:"metrics,omitempty"`
+	Locked     []string       `json:"locked,omitempty"`  // of those, what the kernel may not find out by itself
+	Congestion string         `json:"congctl,omitempty"` // that its connections use
 }
 
 // SYN counts, since the boot, how connections came about (TcpExt and Tcp in /proc/net).

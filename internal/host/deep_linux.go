@@ -31,6 +31,9 @@ func ReadDeep() (Facts, error) {
 		d.Unknown = append(d.Unknown, Unread{What: "live connections", Why: err.Error()})
 	}
 	d.Netfilter.readRules(root, f.Kernel)
+	if d.Routes, err = readMetrics(f.Links); err != nil {
+		d.Unknown = append(d.Unknown, Unread{What: "routes", Why: err.Error()})
+	}
 	d.Droppers, err = ReadDroppers(f.Links)
 	if err != nil {
 		d.Unknown = append(d.Unknown, Unread{What: DroppingFilters, Why: err.Error()})

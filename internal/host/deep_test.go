@@ -372,6 +372,7 @@ const (
 	infoLastReceived = 52
 	infoRcvSSThresh  = 64
 	infoRTT          = 68 // us
+	infoCwnd         = 80
 	infoRetrans      = 100
 	infoMaxPace      = 112 // bytes per second
 	infoBytesAcked   = 120
@@ -538,7 +539,7 @@ func listened(t *testing.T, before, now map[int]uint64) Sockets {
 		return s
 	}
 	was, s := look(before), look(now)
-	s.listen(&was, 10*time.Second, 0)
+	s.listen(&was, 10*time.Second, bounds{cwnds: map[uint32]bool{10: true}})
 	return s
 }
 
@@ -616,7 +617,7 @@ func TestSecondLook(t *testing.T) {
 		return s
 	}
 	before, now := look(1), look(2)
-	now.listen(&before, 10*time.Second, 0)
+	now.listen(&before, 10*time.Second, bounds{})
 	now.senders, before.senders = nil, nil
 	if !reflect.DeepEqual(now, before) || now.Busy != 2 || now.Lossy != 1 || now.Queueing != 1 {
 		t.Errorf("%+v\n%+v", now, before)
@@ -663,6 +664,20 @@ func TestLately(t *testing.T) {
 		if got.Busy != 1 || got.Lossy != c.lossy || got.Receiver != c.receiver || got.Buffer != c.buffer ||
 			share != c.share {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A route can bound how many segments a connection has on its way.
+func TestClamped(t *testing.T) {
+	for name, c := range map[string]struct{ cwnd, unacked, want int }{
+		"all that a route allows":  {10, 10, 1},
+		"less than that":           {10, 9, 0},
+		"more than a route allows": {11, 11, 0},
+	} {
+		now := map[int]uint64{infoNotsent: 9, infoCwnd: uint64(c.cwnd), infoUnacked: uint64(c.unacked)}
+		if s := listened(t, nil, now); s.Clamped != c.want {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }
@@ -731,7 +746,7 @@ func TestWindows(t *testing.T) {
 			if now.Window != (Windows{}) {
 				t.Errorf("%s: %+v at one look", name, now.Window)
 			}
-			now.listen(&was, 10*time.Second, most)
+			now.listen(&was, 10*time.Second, bounds{buffer: most})
 			if now.Window != c.want {
 				t.Errorf("%s: %+v, want %+v", name, now.Window, c.want)
 			}

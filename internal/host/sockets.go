@@ -33,7 +33,9 @@ type Sockets struct {
 	// left: a rule, a filter or a full queue
 	Refused int `json:"refused,omitempty"`
 	// busy, and as fast as their program has said that they may be at most (SO_MAX_PACING_RATE, socket(7))
-	Paced   int            `json:"paced,omitempty"`
+	Paced int `json:"paced,omitempty"`
+	// busy, and with as many segments on their way as a route lets them have
+	Clamped int            `json:"clamped,omitempty"`
 	Pace    units.Rate     `json:"pace,omitempty"` // the most that one of those may have
 	App     int            `json:"app_limited"`    // busy, with a program that did not always have something to send
 	Rate    units.Rate     `json:"rate"`           // sum of what the busy ones deliver, bits per second

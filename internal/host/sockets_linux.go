@@ -122,20 +122,23 @@ type account struct {
 const bulk = 1 << 20
 
 // listen judges anew which connections are busy, and what they wait for, by what they did since an earlier look, which
-// was so long ago. One that was not there then is judged by its whole life. What a receive buffer may grow to is in
-// bytes; 0: not known.
-func (s *Sockets) listen(before *Sockets, passed time.Duration, mostBuffer uint64) {
+// was so long ago. One that was not there then is judged by its whole life.
+func (s *Sockets) listen(before *Sockets, passed time.Duration, most bounds) {
 	if s.senders == nil || before.senders == nil || !s.Read || !before.Read {
 		return
 	}
 	s.Busy, s.Most, s.Queueing, s.Lossy, s.LossyBBR, s.LossyShare = 0, 0, 0, 0, 0, 0
 	s.Receiver, s.Buffer, s.Refused, s.Paced, s.Pace, s.App, s.Rate, s.Fastest = 0, 0, 0, 0, 0, 0, 0, 0
+	s.Clamped = 0
 	a := &aggregate{Sockets: s, each: map[netip.Addr]int{}}
 	for i := range s.senders.recent {
 		x := &s.senders.recent[i]
 		since := x.info.account().since(before.senders.accounts[x.cookie])
 		if !x.info.waits() && since.acked < bulk {
 			continue
+		}
+		if most.cwnds[x.info.Snd_cwnd] && x.info.Unacked >= x.info.Snd_cwnd {
+			a.Clamped++
 		}
 		// Who has sent all that an end lets it may have tried twice.
 		if bound := a.busy(x, since); !bound && since.refused(&x.info) {
@@ -151,7 +154,7 @@ func (s *Sockets) listen(before *Sockets, passed time.Duration, mostBuffer uint6
 	for i := range s.senders.bringing {
 		x := &s.senders.bringing[i]
 		since := x.info.account().since(before.senders.accounts[x.cookie])
-		s.Window.add(&x.info, earlier[x.cookie], float64(since.received)/passed.Seconds(), mostBuffer)
+		s.Window.add(&x.info, earlier[x.cookie], float64(since.received)/passed.Seconds(), most.buffer)
 	}
 }
 

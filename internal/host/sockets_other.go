@@ -8,4 +8,4 @@ import "time"
 
 type senders struct{}
 
-func (*Sockets) listen(*Sockets, time.Duration, uint64) {}
+func (*Sockets) listen(*Sockets, time.Duration, bounds) {}

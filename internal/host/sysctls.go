@@ -60,6 +60,8 @@ func knobs() []knob {
 		{name: "net.ipv4.tcp_mtu_probing", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_no_metrics_save", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_notsent_lowat", numbers: 1, least: 0, most: math.MaxUint32},
+		{name: "net.ipv4.tcp_pacing_ca_ratio", numbers: 1, least: 0, most: 1000},
+		{name: "net.ipv4.tcp_pacing_ss_ratio", numbers: 1, least: 0, most: 1000},
 		{name: "net.ipv4.tcp_recovery", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_retries2", numbers: 1, least: 0, most: byteMax},
 		{name: "net.ipv4.tcp_rfc1337", numbers: 1, least: 0, most: byteMax},
