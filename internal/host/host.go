@@ -22,9 +22,10 @@ import (
 
 // Facts is a host as it was at one moment, seen from one network namespace.
 type Facts struct {
-	Kernel    string `json:"kernel"`         // release, as uname -r says it
-	Boot      string `json:"boot,omitempty"` // the kernel's random id of this boot
-	Namespace string `json:"namespace"`      // of the network: "net:[4026531840]"
+	Kernel    string `json:"kernel"`          // release, as uname -r says it
+	Build     string `json:"build,omitempty"` // what its builder says of it besides: "Debian 6.12.107-1"
+	Boot      string `json:"boot,omitempty"`  // the kernel's random id of this boot
+	Namespace string `json:"namespace"`       // of the network: "net:[4026531840]"
 	// of the namespace, which none has twice in a boot; 0 where the kernel has none
 	Cookie uint64     `json:"cookie,omitempty"`
 	Admin  bool       `json:"admin"`            // the reader may change networks here (CAP_NET_ADMIN)

@@ -29,7 +29,8 @@ func read() (Facts, processes, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Facts{}, processes{}, fmt.Errorf("uname: %w", err)
 	}
-	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: Admin()}
+	f := Facts{Kernel: unix.ByteSliceToString(uts.Release[:]), Admin: Admin(),
+		Build: build(unix.ByteSliceToString(uts.Version[:]), line(root, "proc/version_signature"))}
 	f.Namespace, _ = os.Readlink("/proc/thread-self/ns/net")
 	f.Cookie, _ = bpf.NetnsCookie()
 	readFiles(root, &f)
