@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 )
 
@@ -55,7 +56,10 @@ func kernelHas(p *patient) []Finding {
 
 // canShape reports whether the kernel has, as far as is known, what plans with a rate need.
 func (p *patient) canShape() bool {
-	no := func(kind string) bool { return p.Qdiscs[kind] == host.No }
+	no := func(kind string) bool {
+		f, _ := plan.FaultOf(kind, p.Facts)
+		return p.Qdiscs[kind] == host.No || f.Known()
+	}
 	return !no("cake") || !no("htb") && !no("fq_codel")
 }
 

@@ -337,6 +337,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 	if err != nil {
 		return &hint.Error{What: err.Error(), Usage: true}
 	}
+	d.warnOfFaults(want)
 	for _, spec := range want {
 		if d.has(spec.Kind()) {
 			continue

@@ -228,7 +228,7 @@ func ruled(t *testing.T) []planned {
 			facts: with(t, kernelWith("cake", "cake_mq"), uplink(t, "mq | fq_codel", 4), unknownSpeed,
 				func(f *host.Facts) { f.Kernel = "7.1.2" }),
 			want:  "root: cake bandwidth 4.9875gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
-			notes: "cake_mq of Linux 7.0 has a known fault",
+			notes: "cake_mq of Linux 7.1.2 has a known fault",
 		},
 		{
 			name: "several queues of a fast link and cake_mq", goal: Goal{Rate: 5e9, RTT: ms(1), CC: "cubic"},
@@ -293,7 +293,7 @@ func ruled(t *testing.T) []planned {
 		},
 		{
 			name: "L4S without dualpi2", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"}, facts: server(t),
-			want: own50 + "\n" + lowat, notes: "no dualpi2, nor takes weir's own. Without",
+			want: own50 + "\n" + lowat, notes: "no dualpi2 to use, nor takes weir's own. Without",
 		},
 		{
 			name: "L4S without dualpi2, and why not in BPF", goal: Goal{Rate: 50e6, RTT: ms(10), Prefer: "l4s"},

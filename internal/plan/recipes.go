@@ -83,6 +83,7 @@ func lossyBBR(d *draft) error {
 		return &hint.Error{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel),
 			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
+	d.warnOfFaults(plain("fq"))
 	d.sysctl("net.core.default_qdisc", "fq", `the recipe: "required" by BBR`,
 		recipeFQEvidence.String())
 	d.sysctl(congestionControl, "bbr", "the recipe: does not take loss for congestion", lossEvidence.String())

@@ -353,9 +353,9 @@ func (d *draft) relayInterval() units.Duration {
 // relayStack is CAKE or, without it, what comes nearest.
 func (d *draft) relayStack(q qdisc.Cake, reason string) (qdisc.Stack, string, error) {
 	switch {
-	case d.has("cake"):
+	case d.takes("cake"):
 		return qdisc.Stack{q}, reason, nil
-	case d.has("htb") && d.has("fq_codel"):
+	case d.takes("htb", "fq_codel"):
 		return append(d.htb(q.Bandwidth), fqCodel(q.RTT)), d.withoutCAKE(reason), nil
 	}
 	return nil, "", d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")

@@ -54,7 +54,6 @@ func ownTheQueue(d *draft) error {
 		if err := d.passes(asked); err != nil {
 			return err
 		}
-		d.warnOfFaults(asked)
 		err = d.root(asked, reason, "none: the choice is yours")
 		d.warnIfIdle()
 		return err
@@ -242,11 +241,11 @@ func (d *draft) shaper() error {
 			return err
 		}
 	}
-	if d.has("cake") {
+	if d.takes("cake") {
 		return d.cake(reason)
 	}
 	d.needCAKE()
-	if d.has("htb") && d.has("fq_codel") {
+	if d.takes("htb", "fq_codel") {
 		return d.root(append(htb, fqCodel(interval(g.RTT))), d.withoutCAKE(reason),
 			withoutCAKEEvidence.String())
 	}
@@ -262,7 +261,7 @@ func (d *draft) withoutCAKE(reason string) string {
 
 // needCAKE says that a goal which is to be followed cannot be.
 func (d *draft) needCAKE() {
-	if d.Goal.Follow != "" && !d.has("cake") {
+	if d.Goal.Follow != "" && !d.takes("cake") {
 		d.Unavailable = &hint.Error{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed",
 			d.link.Name, d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or leave --follow out"}
 	}
@@ -276,13 +275,13 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 		d.warn("L4S", "on a link as narrow as %s many connections at once overload DualPI2, and it drops in both "+
 			"queues (%s)", g.Rate, narrowL4SEvidence.quoted())
 	}
-	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.has("htb") {
+	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.takes("dualpi2", "htb") {
 		return true, d.root(append(htb, plain("dualpi2")...), reason+
 			"; two queues, L4S marking, by the kernel's own DualPI2",
 			kernelDualPI2Evidence.String())
 	}
 	if d.facts.Qdiscs[qdisc.BPF] == host.Yes {
-		d.warn("L4S", "kernel %s has no dualpi2, so it is weir's own, in BPF. It marks when packets come, by "+
+		d.warn("L4S", "kernel %s has no dualpi2 to use, so it is weir's own, in BPF. It marks when packets come, by "+
 			"the delay that it predicts, and not when they go; what that changes is in results/dualpi2.md",
 			d.facts.Kernel)
 		if d.link.TxQueues > 1 {
@@ -302,11 +301,11 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 			bpfDualPI2Evidence.String())
 	}
 	if !d.facts.Admin && d.facts.Qdiscs[qdisc.BPF] == host.Unknown {
-		d.warn("L4S", "kernel %s has no dualpi2. Whether it takes weir's own, which weir up would use, only root can "+
-			"tell: sudo weir plan", d.facts.Kernel)
+		d.warn("L4S", "kernel %s has no dualpi2 to use. Whether it takes weir's own, which weir up would use, only "+
+			"root can tell: sudo weir plan", d.facts.Kernel)
 		return false, nil
 	}
-	d.warn("L4S", "kernel %s has no dualpi2, nor takes weir's own%s. Without it nothing marks for L4S, and "+
+	d.warn("L4S", "kernel %s has no dualpi2 to use, nor takes weir's own%s. Without it nothing marks for L4S, and "+
 		"latency is as with --prefer latency",
 		d.facts.Kernel, strings.TrimSuffix(": "+d.facts.Lacks[qdisc.BPF], ": "))
 	return false, nil
@@ -359,6 +358,12 @@ func (d *draft) cake(reason string) error {
 }
 
 func (d *draft) noShaper(or string) error {
+	for _, kind := range []string{"cake", "htb", "fq_codel"} {
+		if f, _ := FaultOf(kind, d.facts); d.has(kind) && f.Known() {
+			return &hint.Error{What: fmt.Sprintf("%s: nothing to shape with: %s", d.link.Name, f),
+				Try: "boot a kernel that has it mended, or " + or}
+		}
+	}
 	return &hint.Error{
 		What: fmt.Sprintf("%s: kernel %s has neither cake nor htb with fq_codel to shape with", d.link.Name,
 			d.facts.Kernel),
@@ -437,7 +442,7 @@ func (d *draft) shapeIngress() error {
 	g := d.Goal
 	rate := g.Ingress * 85 / 100
 	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
-	if d.has("cake") {
+	if d.takes("cake") {
 		// Fair to the same hosts as what leaves, which are at the other end of what arrives.
 		q, side := d.newCake(rate, interval(g.RTT)), "the hosts beyond that send it"
 		q.FlowMode, q.Ingress = dualSrc, true
@@ -450,7 +455,7 @@ func (d *draft) shapeIngress() error {
 		}
 		return d.ingress(qdisc.Arriving{Stack: qdisc.Stack{q}}, reason, ingressEvidence.String())
 	}
-	if d.has("htb") && d.has("fq_codel") {
+	if d.takes("htb", "fq_codel") {
 		return d.ingress(qdisc.Arriving{Stack: append(d.htb(rate), fqCodel(interval(g.RTT)))},
 			d.withoutCAKE(reason), ingressEvidence.String())
 	}
@@ -466,12 +471,12 @@ func (d *draft) unshaped() error {
 		reason := "connections no longer wait behind each other when the device is the limit"
 		if d.link.TxQueues > 1 {
 			above, reason = plain("mq"), "as before one queue for each of the device's, now fair between connections"
-			if d.has("fq") {
+			if d.takes("fq") {
 				kind = "fq"
 			}
 		}
-		if !d.has(kind) {
-			d.warn(d.link.Name, "kernel %s has no %s: the plain FIFO stays", d.facts.Kernel, kind)
+		if !d.takes(kind) {
+			d.warn(d.link.Name, "kernel %s has no %s to use: the plain FIFO stays", d.facts.Kernel, kind)
 		} else if err := d.root(append(above, plain(kind)...), reason,
 			fifoEvidence.String()); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"weir/internal/host"
 	"weir/internal/qdisc"
 	"weir/internal/units"
 )
@@ -26,12 +27,17 @@ func (d *draft) wide() bool {
 	return d.Goal.Rate > d.carried() && d.Goal.Follow == "" // of one CAKE alone the rate can be followed
 }
 
+// takesCAKEMQ reports whether the kernel has cake_mq for sure, and nothing speaks against it.
+func (d *draft) takesCAKEMQ() bool {
+	return d.facts.Qdiscs["cake_mq"] == host.Yes && d.takes("cake_mq")
+}
+
 // unmeasured plans for a wide link where it is not known what one CAKE carries on this host.
 func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
 	if d.link.TxQueues == 1 {
 		return ""
 	}
-	if d.takes("cake_mq") {
+	if d.takesCAKEMQ() {
 		queues = d.multiQueue(q)
 	} else {
 		d.warn(d.link.Name, "kernel %s has no cake_mq to use: all %d queues go through one lock", d.facts.Kernel,
@@ -60,7 +66,7 @@ func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
 		d.warn(d.link.Name, "one CAKE carries %s here if it takes superpackets apart, and at least %d times that if "+
 			"it leaves them whole. An echo may wait for one: up to 64 KiB", d.Goal.OneCAKE, wholeCarries)
 		return ", superpackets left whole", true
-	case queue > 1 && d.Goal.Rate <= queue*d.carried() && d.takes("cake_mq"):
+	case queue > 1 && d.Goal.Rate <= queue*d.carried() && d.takesCAKEMQ():
 		return d.multiQueue(q), true
 	}
 	return "", false
@@ -70,10 +76,10 @@ func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
 func (d *draft) perQueue() error {
 	g, queue := d.Goal, units.Rate(d.link.TxQueues)
 	leaf := "fq"
-	if !d.has(leaf) {
+	if !d.takes(leaf) {
 		leaf = "fq_codel"
 	}
-	if queue > 1 && d.has("mq") && d.has("htb") && d.has(leaf) {
+	if queue > 1 && d.takes("mq", "htb", leaf) {
 		each := shaped(g.Rate) / queue
 		d.note("fairness", "no connection gets more than %s, the part of its queue, and clients do not share evenly",
 			each)

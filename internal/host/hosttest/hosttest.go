@@ -48,7 +48,7 @@ func Tree(t testing.TB, text string, queues int) qdisc.Tree {
 // Server is a Debian server as it comes, with an uplink of 1 Gbit/s.
 func Server(t testing.TB) host.Facts {
 	return host.Facts{
-		Kernel: "6.12.1", Admin: true, Memory: 4 << 30, Uplink: "eth0",
+		Kernel: "6.12.107", Admin: true, Memory: 4 << 30, Uplink: "eth0",
 		Links: []host.Link{
 			{Index: 1, Name: "lo", Loopback: true, Up: true, MTU: 65536, TxQueues: 1, Tree: Tree(t, "noqueue", 1)},
 			{Index: 2, Name: "eth0", Up: true, MTU: 1500, Speed: 1e9, TxQueues: 1, Tree: Tree(t, "fq_codel", 1)},
