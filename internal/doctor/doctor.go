@@ -68,10 +68,10 @@ type check func(*patient) []Finding
 // comes first.
 func checks() []check {
 	return []check{
-		uplinkDevice, here, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath, ends, machine,
-		tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers, severalUplinks,
-		defaultQdisc, routes, pacing, fairness, relayFairness, ecn, overridden, changedSince, idleFiles, otherWriters,
-		udevNames, containers, tunnels, cookies, congestion, kernelHas,
+		uplinkDevice, here, boundQueues, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath,
+		ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers,
+		severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, ecn, overridden, changedSince,
+		idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion, kernelHas,
 	}
 }
 

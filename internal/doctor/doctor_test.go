@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"os"
@@ -124,6 +125,35 @@ func overIPv6(f *host.Facts) { f.Deep.Routes[len(f.Deep.Routes)-1].IPv6 = true }
 func inTable(n int) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Routes[len(f.Deep.Routes)-1].Table = n }
 }
+
+// txQueues have these rates on the uplink, which has no others; 0: one that may not hold what it would.
+func txQueues(rates ...units.Rate) func(*host.Facts) {
+	return func(f *host.Facts) {
+		f.Links[1].TxQueues = len(rates)
+		for i, r := range rates {
+			q := host.TxQueue{Dev: "eth0", Number: i, Rate: r}
+			if r == 0 {
+				q.Most, q.Full = 3000, true
+			}
+			f.Deep.TxQueues = append(f.Deep.TxQueues, q)
+		}
+	}
+}
+
+// opaque is a root of a kind that has no words here; a rate is that of a cbs.
+func opaque(kind string, rate units.Rate) func(*host.Facts) {
+	return func(f *host.Facts) {
+		q := qdisc.Qdisc{Kind: kind, Handle: 0x10000, Parent: qdisc.Root, Stats: qdisc.Stats{Bytes: 1e9}}
+		if rate != 0 {
+			q.Options = append([]byte{24, 0, 1, 0}, make([]byte, 20)...)
+			binary.NativeEndian.PutUint32(q.Options[16:], uint32(rate/1000))
+		}
+		f.Links[1].Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{q}}
+	}
+}
+
+// another has one more queue that nobody has bounded.
+func another(f *host.Facts) { f.Links[1].TxQueues++ }
 
 // policer puts a filter at the uplink's egress that drops what exceeds a rate, or all where that is 0.
 func policer(rate units.Rate, drops uint64) func(*host.Facts) {
@@ -270,6 +300,14 @@ func servers(t *testing.T) []diagnosed {
 		{"a pace that a program sets",
 			facts(load, noQueue, sockets(func(s *host.Sockets) { s.Paced, s.Pace = 17, 5e6 })),
 			[]string{"! Programs bound how fast their connections may be."}},
+		{"a card whose queues are bounded", facts(load, noQueue, txQueues(10e6, 10e6)),
+			[]string{"! 2 queues of eth0 may send 10mbit at most."}},
+		{"a card's queue that may hold little", facts(txQueues(0, 0)),
+			[]string{"! 2 queues of eth0 may hold 3 kB at most, and would hold more."}},
+		{"another card's queue that is bounded", facts(txQueues(10e6),
+			func(f *host.Facts) { f.Deep.TxQueues[0].Dev = "eth1" }), []string{"✓ Nothing to do."}},
+		{"a taprio", facts(opaque("taprio", 0)), []string{"✓ Nothing to do."}},
+		{"a cbs", facts(opaque("cbs", 20e6)), []string{"✓ The queue is yours."}},
 		{"a route's window", facts(routed(map[string]int{"window": 65535}),
 			brings(4, host.Windows{Scale: 4, Largest: 65535})),
 			[]string{"! Receive buffers hold back what comes in.",
@@ -1129,6 +1167,9 @@ func TestStages(t *testing.T) {
 	}{
 		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, receive buffers, TCP's settings, netfilter, " +
 			"fragmentation, UDP buffers, filters, the queue here, CPU, the device, the provider, the path, receivers"},
+		{"a taprio", stages(listens, opaque("taprio", 0)), "", "the queue here"},
+		{"a card's bounded queue", stages(listens, load, noQueue, txQueues(10e6),
+			sockets(func(s *host.Sockets) { s.Rate = 9e6 })), "the device", ""},
 		{"downloads, not listened to", stages(sockets(func(s *host.Sockets) { s.Receiving = 1 })), "",
 			"receive buffers, fragmentation, UDP buffers, CPU, the device"},
 		{"a small receive buffer", stages(brings(1, host.Windows{Maximum: 1})), "receive buffers", ""},

@@ -61,7 +61,8 @@ func (l Limit) codes() []Code {
 	case LimitShaper:
 		return []Code{"queue-in-fifo", "queue-here", "queue-owned"}
 	case limitDevice:
-		return []Code{"device-drops", "device-misses", "queue-in-fifo", "queue-here", "device-full"}
+		return []Code{"device-drops", "device-misses", "queue-in-fifo", "queue-here", "device-full",
+			"device-rate-set"}
 	case limitAllowance:
 		return []Code{"allowance-exceeded"}
 	case LimitPath:
@@ -116,6 +117,7 @@ func (p *patient) bottleneck() Bottleneck {
 	policer, policed := p.policer()
 	emulator, emulated := p.emulator()
 	flow, flowBound := p.flowRate()
+	card, queuesBound := p.boundQueue()
 	held := p.slowingTallies()
 	_, here := p.dropsHere()
 	group, capped := p.capped()
@@ -134,6 +136,9 @@ func (p *patient) bottleneck() Bottleneck {
 			emulated.Name)
 	case flowBound:
 		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", flow.dev, flow.rate)
+	case queuesBound:
+		return limitedBy(limitDevice, "%s itself: a queue of it may send %s, which somebody has set (tx_maxrate).",
+			card.dev, card.each)
 	case p.queueing() && p.elsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",

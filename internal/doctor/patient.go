@@ -145,7 +145,7 @@ func (p *patient) shaperName() string {
 		return fmt.Sprintf("the class %s of %s on %s", c.Handle, c.Kind, p.holder.Name)
 	}
 	for _, q := range p.holder.Tree.Qdiscs {
-		if qdisc.Rate(q.Spec) != 0 {
+		if q.Rate() != 0 {
 			return q.Kind + " on " + p.holder.Name
 		}
 	}

@@ -75,6 +75,15 @@ func (p *patient) stages(b Bottleneck) []Stage {
 	saw, lacks = p.tallied(limitCPU)
 	add("CPU", saw, lacks, limitCPU)
 	saw, lacks = p.tallied(limitDevice)
+	for _, b := range p.boundDevices() {
+		if b.queues > 0 {
+			saw += fmt.Sprintf("; %s of %s may send %s", text.Counted(b.queues, "queue"), b.dev, b.each)
+		}
+		if b.full != nil {
+			saw += fmt.Sprintf("; %s of %s may not hold what they would", text.Counted(len(b.full), "queue"), b.dev)
+		}
+	}
+	saw = strings.TrimPrefix(saw, "; ")
 	add("the device", saw, lacks, limitDevice)
 	saw, lacks = ofBusy(s.Queueing, "wait in a queue, here or beyond")
 	if exceeding := p.rising(limitAllowance); exceeding != "" {
@@ -188,6 +197,9 @@ func (p *patient) queueStage() (saw, lacks string) {
 	saw = fmt.Sprintf("%s on %s holds %s", p.queueName(), p.holder.Name, text.Counted(int(root.Stats.Qlen), "packet"))
 	if rate := p.enforced(); rate != 0 {
 		saw += fmt.Sprintf(", and lets %s pass", rate)
+	}
+	if root.Kind == "taprio" {
+		return saw, "the schedule by which taprio sends"
 	}
 	return saw, ""
 }

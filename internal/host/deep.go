@@ -48,6 +48,7 @@ type Deep struct {
 	Conntrack Conntrack           `json:"conntrack,omitzero"`
 	// of devices with hardware, those that go to one CPU
 	Interrupts []Interrupt `json:"interrupts,omitempty"`
+	TxQueues   []TxQueue   `json:"tx_queues,omitempty"` // that somebody has bounded
 	// routes that set more for connections than where they go
 	Routes    []RouteMetrics `json:"routes,omitempty"`
 	Netfilter Netfilter      `json:"netfilter,omitzero"`
@@ -178,6 +179,7 @@ func readDeep(root fs.FS, f *Facts, p processes) *Deep {
 			d.TCPMemory.Pressures = netstat["TcpExt.TCPMemoryPressures"]
 			d.Counts = t.counts(dir)
 			d.Interrupts = t.interrupts(d.Counts)
+			d.TxQueues = t.txQueues()
 			d.Netfilter.Legacy = t.legacyTables(dir)
 			break
 		}

@@ -154,7 +154,7 @@ func (t Tree) bands() (all []Class) {
 	limited := false
 	for _, q := range t.Qdiscs {
 		if q.Parent.major() == root.Handle.major() && q.Parent != Root && q.Parent != Ingress && root.Handle != 0 {
-			rate := Rate(q.Spec)
+			rate := q.Rate()
 			all = append(all, Class{Kind: q.Kind, Handle: q.Handle, Parent: q.Parent, Rate: rate, Stats: q.Stats})
 			limited = limited || rate != 0
 		}

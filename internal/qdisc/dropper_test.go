@@ -162,6 +162,7 @@ func TestServingBand(t *testing.T) {
 		return Qdisc{Kind: s.Kind(), Spec: s, Handle: (8 + minor) << 16, Parent: 0x70000 + minor,
 			Stats: Stats{Bytes: bytes}}
 	}
+	slope := func(kbit uint32) []byte { return slices.Concat(make([]byte, 12), u32bytes(kbit), make([]byte, 4)) }
 	prio := Qdisc{Kind: "prio", Handle: 0x70000, Parent: Root}
 	const slow, quick = "tbf rate 8mbit burst 5kb limit 60kb", "tbf rate 100mbit burst 5kb limit 60kb"
 	for _, c := range []struct {
@@ -173,6 +174,8 @@ func TestServingBand(t *testing.T) {
 		{"one without a rate", []Qdisc{prio, band(1, quick, 1), band(2, "fq_codel", 9)}, "a: 0bit true"},
 		{"no rates", []Qdisc{prio, band(1, "fq", 1), band(2, "fq_codel", 9)}, "0: 0bit false"},
 		{"one band", []Qdisc{prio, band(2, slow, 9)}, "0: 0bit false"},
+		{"a cbs", []Qdisc{prio, band(1, "fq_codel", 1), {Kind: "cbs", Handle: 0xa0000, Parent: 0x70002,
+			Options: pack(attribute(1, slope(98688))), Stats: Stats{Bytes: 9}}}, "a: 98.688mbit true"},
 		{"an ingress beside", []Qdisc{prio, band(2, slow, 9), {Kind: "ingress", Handle: 0xffff0000, Parent: Ingress}},
 			"0: 0bit false"},
 		{"the kernel's own root",
@@ -181,6 +184,48 @@ func TestServingBand(t *testing.T) {
 		class, rate, ok := Tree{Qdiscs: c.qdiscs}.Serving()
 		if got := fmt.Sprint(class.Handle, " ", rate, " ", ok); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
+// Of kinds that have no words here, two enforce rates.
+func TestRateOfOthers(t *testing.T) {
+	slope := func(kbit int32) []byte {
+		return pack(attribute(1, slices.Concat(make([]byte, 12), u32bytes(uint32(kbit)), make([]byte, 4))))
+	}
+	rates := func(class byte, most ...uint64) []byte {
+		header := make([]byte, 84)
+		header[0], header[1] = byte(len(most)), class
+		var list []byte
+		for _, r := range most {
+			list = append(list, pack(attribute(4, u64bytes(r)))...)
+		}
+		return append(header, pack(attribute(1, []byte{1, 0}), attribute(4, list))...)
+	}
+	for _, c := range []struct {
+		what string
+		q    Qdisc
+		want units.Rate
+	}{
+		{"cbs", Qdisc{Kind: "cbs", Options: slope(98688)}, 98_688_000},
+		{"cbs without a slope", Qdisc{Kind: "cbs", Options: slope(0)}, 0},
+		{"cbs with a slope that cannot be", Qdisc{Kind: "cbs", Options: slope(-5)}, 0},
+		{"cbs, cut off", Qdisc{Kind: "cbs", Options: slope(9)[:23]}, 0},
+		{"mqprio", Qdisc{Kind: "mqprio", Options: rates(1, 125e6, 25e6)}, 200e6},
+		{"mqprio of another class", Qdisc{Kind: "mqprio", Options: rates(0, 125e6, 25e6)}, 1e9},
+		{"mqprio of a class that has none", Qdisc{Kind: "mqprio", Options: rates(2, 125e6, 25e6)}, 0},
+		{"mqprio without rates", Qdisc{Kind: "mqprio", Options: make([]byte, 84)}, 0},
+		{"mqprio, cut off", Qdisc{Kind: "mqprio", Options: make([]byte, 83)}, 0},
+		{"taprio", Qdisc{Kind: "taprio", Options: slope(9)}, 0},
+		{"another", Qdisc{Kind: "etf", Options: slope(9)}, 0},
+	} {
+		c.q.Parent = Root
+		if got := c.q.Rate(); got != c.want || (Tree{Qdiscs: []Qdisc{c.q}}).Rate() != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+		c.q.Parent = 1
+		if got := (Tree{Qdiscs: []Qdisc{c.q}}).Rate(); got != 0 {
+			t.Errorf("%s, below a root: %s", c.what, got)
 		}
 	}
 }
