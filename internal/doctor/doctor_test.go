@@ -1168,6 +1168,8 @@ func TestStages(t *testing.T) {
 		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, receive buffers, TCP's settings, netfilter, " +
 			"fragmentation, UDP buffers, filters, the queue here, CPU, the device, the provider, the path, receivers"},
 		{"a taprio", stages(listens, opaque("taprio", 0)), "", "the queue here"},
+		{"an Open vSwitch without a card", stages(listens, func(f *host.Facts) { f.Links[1].Kind = "openvswitch" }), "",
+			"the queue here"},
 		{"a card's bounded queue", stages(listens, load, noQueue, txQueues(10e6),
 			sockets(func(s *host.Sockets) { s.Rate = 9e6 })), "the device", ""},
 		{"downloads, not listened to", stages(sockets(func(s *host.Sockets) { s.Receiving = 1 })), "",

@@ -296,6 +296,10 @@ func TestBelowUplink(t *testing.T) {
 			f.Links[1].Tree.Qdiscs[0].Stats.Recent.Drops = 1
 		},
 		"a bond": below(host.Link{Kind: "bond"}, "up0", ""),
+		"Open vSwitch": func(f *host.Facts) {
+			below(host.Link{Kind: "openvswitch"}, "ovs-system", "")(f)
+			f.Links = append(f.Links, host.Link{Index: 8, Name: "ovs-system", Kind: "openvswitch"})
+		},
 		"a VLAN": below(host.Link{Kind: "vlan", Parent: "eth0"}, "", ""),
 	}
 	loadOf := func(rate units.Rate) func(*host.Facts) {

@@ -198,8 +198,11 @@ func (p *patient) queueStage() (saw, lacks string) {
 	if rate := p.enforced(); rate != 0 {
 		saw += fmt.Sprintf(", and lets %s pass", rate)
 	}
-	if root.Kind == "taprio" {
+	switch {
+	case root.Kind == "taprio":
 		return saw, "the schedule by which taprio sends"
+	case p.holder.Kind == "openvswitch":
+		return saw, "what Open vSwitch does behind it: ovs-vsctl list qos"
 	}
 	return saw, ""
 }

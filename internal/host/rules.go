@@ -217,6 +217,7 @@ type ruleReader struct {
 	chains       []string // that it jumps or goes to
 	verdicts     string   // the map that has its verdicts
 	counter      string   // the object that counts for it
+	object       bool     // it uses what a map of objects has for the packet: a limit, a quota or a counter
 	noTCP, noUDP bool     // none that is under way meets it
 	version      byte     // of IP, of the packets that it means: NFPROTO_*; 0: not known
 	loaded       field
@@ -263,7 +264,8 @@ func (r *ruleReader) expression(name string, data []byte) {
 	case "counter":
 		r.Counted, r.Dropped, r.counter = true, bigEndian(nftAttribute(data, countedPackets)), ""
 	case "objref":
-		const kind, name = 1, 2 // NFTA_OBJREF_IMM_*
+		const kind, name, objects = 1, 2, 4 // NFTA_OBJREF_IMM_*, NFTA_OBJREF_SET_NAME
+		r.object = r.object || nftAttribute(data, objects) != nil
 		if number32(data, kind) == objectCounter {
 			r.Counted, r.Dropped, r.counter = true, 0, nftName(nftAttribute(data, name))
 		}

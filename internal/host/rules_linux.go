@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -51,6 +52,10 @@ func (n *Netfilter) ask(dial func() (*netlink.Conn, error)) {
 		err = all.ask(dump, every)
 	}
 	n.Suspects = all.rules()
+	if n.Lacks != "" {
+		all.lacks(n.Lacks)
+	}
+	n.Lacks = strings.Join(all.unknown, ", ")
 	switch {
 	case errors.Is(err, unix.EPERM):
 		n.Read, n.Lacks = false, "its rules: needs root"
@@ -75,11 +80,18 @@ func (s *ruleset) ask(dump func(uint16, []byte, func([]byte)) (bool, error), eve
 		})
 	}
 	const most = 256 // maps
-	for _, m := range s.maps[:min(most, len(s.maps))] {
+	for i, m := range s.maps {
 		if err != nil {
 			break
 		}
-		_, err = dump(unix.NFT_MSG_GETSETELEM, m.elements(), func(msg []byte) { s.addElements(m, msg) })
+		whole := i < most
+		if whole {
+			whole, err = dump(unix.NFT_MSG_GETSETELEM, m.elements(), func(msg []byte) { s.addElements(m, msg) })
+		}
+		if !whole {
+			s.lacks("all that maps of verdicts lead to")
+			break
+		}
 	}
 	return err
 }

@@ -4,7 +4,9 @@ package host
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/mdlayher/netlink"
@@ -77,6 +79,67 @@ func TestAskRules(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%v %d %d %d %s", n.Read, n.Rules, len(n.Suspects), outgoing, n.Lacks); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// Where what rules do lies in maps that were not followed, that is said.
+func TestNotFollowed(t *testing.T) {
+	named := func(typ uint16, name string) []byte { return attribute(typ, append([]byte(name), 0)) }
+	number := func(typ uint16, n uint32) []byte { return attribute(typ, binary.BigEndian.AppendUint32(nil, n)) }
+	expr := func(name string, data ...[]byte) []byte {
+		return attribute(1, append(named(expressionName, name), attribute(expressionData, slices.Concat(data...))...))
+	}
+	rule := func(expressions ...[]byte) []byte {
+		return slices.Concat([]byte{1, 0, 0, 0}, named(ruleTable, "t"), named(ruleChain, "c"),
+			attribute(ruleHandle, []byte{0, 0, 0, 0, 0, 0, 0, 7}),
+			attribute(ruleExpressions, slices.Concat(expressions...)))
+	}
+	drop := expr("immediate", number(1, verdictRegister),
+		attribute(2, attribute(dataVerdict, number(verdictCode, verdictDrop))))
+	vmap := func(name string) []byte {
+		return expr("lookup", named(1, name), number(2, 1), number(3, verdictRegister))
+	}
+	limit := expr("limit", attribute(1, []byte{0, 0, 0, 0, 0, 0, 0, 9}))
+	ofMap := expr("objref", number(3, 1), named(4, "limits"))
+	const objects, maps = "what rules take from maps of limits, quotas or counters", "all that maps of verdicts lead to"
+	several := func(n int, more ...[]byte) (rules [][]byte) {
+		for i := range n {
+			rules = append(rules, rule(expr("hash"), vmap(fmt.Sprint("m", i))))
+		}
+		return append(rules, more...)
+	}
+	for name, c := range map[string]struct {
+		rules    [][]byte
+		elements int
+		want     string
+	}{
+		"a limit":                     {[][]byte{rule(limit, drop)}, 1, ""},
+		"a map of limits":             {[][]byte{rule(ofMap, drop)}, 1, objects},
+		"a map of counters, to count": {[][]byte{rule(ofMap)}, 1, ""},
+		"a map of verdicts":           {several(1, rule(limit, drop)), 1, ""},
+		"many maps":                   {several(256, rule(limit, drop)), 1, ""},
+		"more maps":                   {several(257, rule(limit, drop)), 1, maps},
+		"a map with many verdicts":    {several(1, rule(limit, drop)), 10_001, maps},
+		"both":                        {several(257, rule(ofMap, drop), rule(limit, drop)), 1, objects + ", " + maps},
+	} {
+		n := asked(func(req []netlink.Message) ([]netlink.Message, error) {
+			var all []netlink.Message
+			switch uint16(req[0].Header.Type) - unix.NFNL_SUBSYS_NFTABLES<<8 {
+			case unix.NFT_MSG_GETRULE:
+				for _, r := range c.rules {
+					all = append(all, netlink.Message{Data: r})
+				}
+			case unix.NFT_MSG_GETSETELEM:
+				for range c.elements {
+					all = append(all, netlink.Message{Data: []byte{1, 0, 0, 0}})
+				}
+			}
+			return nltest.Multipart(append(all, netlink.Message{Header: netlink.Header{Type: netlink.Done},
+				Data: make([]byte, 4)}))
+		})
+		if !n.Read || n.Lacks != c.want {
+			t.Errorf("%s: %+v, want %q", name, n, c.want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ type ruleset struct {
 	uses     map[member]int      // of a counter, by rules
 	counters map[member]uint64   // packets
 	drops    map[member]bool     // of maps: an element does
+	unknown  []string            // what rules do that was not followed
 }
 
 func newRuleset() *ruleset {
@@ -37,8 +38,17 @@ func (s *ruleset) add(msg []byte) {
 	if r.counter != "" {
 		s.uses[r.member(r.counter)]++
 	}
+	if r.object && r.decides {
+		s.lacks("what rules take from maps of limits, quotas or counters")
+	}
 	if r.suspect() || r.decides && r.verdicts != "" && r.Limit != "" {
 		s.suspects = append(s.suspects, r)
+	}
+}
+
+func (s *ruleset) lacks(what string) {
+	if !slices.Contains(s.unknown, what) {
+		s.unknown = append(s.unknown, what)
 	}
 }
 

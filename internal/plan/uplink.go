@@ -114,6 +114,11 @@ func lower(f host.Facts, link host.Link) (links []host.Link) {
 		if links = filtered(outwardPorts(f), port); len(links) == 0 {
 			links = filtered(f.Links, port)
 		}
+	case link.Kind == "openvswitch": // a port of no kernel's bridge: the cards have the datapath for a master
+		links = filtered(outwardPorts(f), func(l host.Link) bool {
+			master, _ := f.Link(l.Master)
+			return master.Kind == link.Kind
+		})
 	case link.Kind == "bond" || link.Kind == "team": // all of them carry it
 		return filtered(f.Links, port)
 	default:
