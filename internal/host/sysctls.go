@@ -180,12 +180,15 @@ func (k knob) number(field string) (n int64, why string) {
 	if negative {
 		n = -n
 	}
+	signed := k.most > math.MaxUint8 && k.most <= math.MaxInt32 // an int: bytes, unsigned ints and longs have no sign
 	switch {
 	case len(field) > longest:
 		return 0, fmt.Sprintf("%s has more than %d digits", field, longest)
+	case negative && n == 0 && !signed:
+		return 0, fmt.Sprintf("%s has a minus", field)
 	case n > k.most || err != nil && !negative:
 		return 0, fmt.Sprintf("%s is more than %d", field, k.most)
-	case n < k.least || negative && k.least >= 0:
+	case n < k.least:
 		return 0, fmt.Sprintf("%s is less than %d", field, k.least)
 	}
 	return n, ""
