@@ -341,16 +341,21 @@ func parseTC(words []string) (w Writer, ok bool) {
 	w.Qdisc = SomeQueue
 	root := false
 	for len(words) > 0 {
-		switch word := next(); word {
-		case "root":
+		switch word := next(); {
+		case word == "root":
 			root = true
-		case "dev":
+		case word == "parent" && len(words) > 0 && words[0] == "root":
+			// which tc takes for the same
+		case word == "dev":
 			w.Dev = next()
-		case "handle", "ingress_block", "egress_block":
+		case word == "handle", word == "ingress_block", word == "egress_block":
 			next()
-		case "parent", "ingress", "clsact":
+		case word == "parent", word == "ingress", word == "clsact":
 			return Writer{}, false // what hangs below a root, or at the ingress, is no queue of its own
-		case "stab":
+		case begins(word, "estimator"):
+			next() // how often it measures
+			next() // and over which time
+		case begins(word, "stab"):
 			for len(words) > 1 && slices.Contains([]string{"mtu", "mpu", "tsize", "overhead", "linklayer"}, words[0]) {
 				words = words[2:]
 			}
