@@ -53,9 +53,22 @@ func TestBytesASecond(t *testing.T) {
 		"50qbps": `unknown unit "qbps" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
 		"50mb":   "can be bits or bytes a second: write 50mbit or 400mbit", "50mb/s": "write 50mbit or 400mbit",
 		"50M": `rate "50M" has half a unit: 50mbit?`, "1g": "1gbit?", "50m": "50mbit?",
-		"100/50":         `"100/50" is two rates: what leaves this host is usually the second, 50mbit`,
-		"1000/50mbit":    "the second, 50mbit",
-		"100Mbit/20Mbit": "the second, 20Mbit", "99tbit": "out of range",
+		"100/50": `"100/50" is two rates: what arrives is usually the first, 100mbit, and what leaves the ` +
+			`second, 50mbit`,
+		"1000/50mbit":    "the first, 1000mbit, and what leaves the second, 50mbit",
+		"100Mbit/20Mbit": "the second, 20mbit", "99tbit": "out of range",
+		"100 Mbps/40 Mbps":       "the first, 100mbit, and what leaves the second, 40mbit",
+		"100 Mbit/s / 40 Mbit/s": "the second, 40mbit",
+		"1,000/50":               "the first, 1000mbit, and what leaves the second, 50mbit",
+		// A comma may be a decimal one, and what has three digits behind it thousands.
+		"1,5mbit": `"1,5mbit" is not a rate: 1.5mbit?`, "16,7 Mbit/s": "16.7mbit?", "0,500 Mbit/s": ": 0.5mbit?",
+		"1,5 Mbps": "write 1.5mbit or 12mbit", "up to 16,7 Mbit/s": ": 16.7mbit?", "1,000Mbit": ": 1000mbit or 1mbit?",
+		"1.000 Mbit/s": `"1.000 Mbit/s" is not a rate: 1000mbit or 1mbit?`, "6.000 kbit/s": "6000kbit or 6kbit?",
+		"1.250Mb/s": "1250mbit or 1.25mbit?", "about 1.000 Mbit/s": "1000mbit or 1mbit?", "1.500 Tbit/s": ": 1.5tbit?",
+		"1.000,5 Mbit/s": ": 1000.5mbit?", "1,000.5 Mbit/s": ": 1000.5mbit?", "1.000.000 kbit/s": ": 1000000kbit?",
+		"1,2,3mbit": "write it like 50mbit",
+		// What has no suggestion, or one that is refused itself.
+		"50Mo/s": `rate "50Mo/s": Mo are bytes: 400mbit?`, "20 TB": "TB are bytes, and so it is out of range",
 		"2.5GbE": `"2.5GbE" is not a rate: 2.5gbit?`, "10GE": "10gbit?", "1gig": "1gbit?", "500 megabit": "500mbit?",
 		"500 Megabits per second": "500mbit?", "up to 1gbit": "1gbit?", "max. 2.5 Gbit/s": "2.5gbit?",
 		"50 megs": "50mbit?", "1 gigabit/s": "1gbit?", "about 3": "write it like 50mbit",
@@ -67,7 +80,9 @@ func TestBytesASecond(t *testing.T) {
 	}
 	// As providers write them.
 	for text, want := range map[string]Rate{"50Mbit/s": 50e6, "1gbit/s": 1e9, "50 mbit": 50e6, "2.5 Gbit/s": 25e8,
-		"100Mb/s": 100e6, "1000Mb": 1e9, "1Gb": 1e9, "100 Mbits/s": 100e6, "512 kBit/s": 512e3, "512Kb": 512e3} {
+		"50Mbit/sec": 50e6, "50Mb/sec": 50e6, "50 Mbits/sec": 50e6, "1.000mbit": 1e6, "1.000Mbit": 1e6,
+		"0.500 Mbit/s": 5e5,
+		"100Mb/s":      100e6, "1000Mb": 1e9, "1Gb": 1e9, "100 Mbits/s": 100e6, "512 kBit/s": 512e3, "512Kb": 512e3} {
 		if got, err := ParseRate(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}

@@ -53,6 +53,7 @@ const (
 	writtenRates = 5
 	writtenTimes = 4
 	percent      = 0.01
+	rateRange    = "1bit to 10tbit"
 )
 
 // NoUnit is the error for a number alone.
@@ -63,26 +64,85 @@ func (e *NoUnit) Error() string {
 }
 
 // ParseRate reads a rate as tc writes it, "50mbit", and as providers do: "50 Mbit/s", "50Mb/s". What may be bits or
-// bytes is an error that has both: who types 50mbps means megabits more often than tc's 400.
+// bytes is an error that has both: who types 50mbps means megabits more often than tc's 400. So is "1.000 Mbit/s",
+// which is a thousand in some countries; tc's own 1.000mbit is one.
 func ParseRate(s string) (Rate, error) {
+	if m := twoRates.FindStringSubmatch(s); m != nil {
+		return 0, fmt.Errorf("%q is two rates: what arrives is usually the first, %s, and what leaves the second, %s",
+			s, inBits(append(readings(m[1]), m[1])[0], cmp.Or(m[2], m[4])),
+			inBits(append(readings(m[3]), m[3])[0], cmp.Or(m[4], m[2])))
+	}
+	number, suffix := splitUnit(s)
+	meant := readings(number)
+	if len(meant) > 0 && (meant[0] != number || len(meant) > 1) && !tcRate.MatchString(s) {
+		return 0, askRate(s, meant, suffix)
+	}
 	rate, err := readRate(s)
 	if m := spokenRate.FindStringSubmatch(s); err != nil && m != nil {
-		if meant, wrong := readRate(m[1] + m[2] + "bit"); wrong == nil {
-			return 0, fmt.Errorf("%q is not a rate: %s?", s, meant)
-		}
+		err = askRate(s, readings(m[1]), m[2]+"bit")
 	}
 	return rate, err
 }
 
-func readRate(s string) (Rate, error) {
-	digits, suffix := splitUnit(s)
-	if first, second, two := strings.Cut(s, "/"); two {
-		in, _ := splitUnit(first)
-		if out, rest := splitUnit(second); in != "" && out != "" {
-			return 0, fmt.Errorf("%q is two rates: what leaves this host is usually the second, %s", s,
-				out+cmp.Or(rest, "mbit"))
+// askRate is the error for a rate that may be meant in one of these readings of its number. Where none is one it says
+// what is wrong with the last.
+func askRate(s string, numbers []string, suffix string) error {
+	var meant []string
+	err := fmt.Errorf("%q is not a rate: write it like 50mbit", s)
+	for _, number := range numbers {
+		var wrong error
+		if _, wrong = readRate(number + suffix); wrong == nil {
+			meant = append(meant, inBits(number, suffix))
+		} else {
+			err = wrong
 		}
 	}
+	if len(meant) > 0 {
+		return fmt.Errorf("%q is not a rate: %s?", s, strings.Join(meant, " or "))
+	}
+	return err
+}
+
+// inBits writes a number with the bits of its unit as tc does, in Mbit/s where it has none.
+func inBits(number, suffix string) string {
+	if v, err := strconv.ParseFloat(number, 64); err == nil {
+		number = strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	lower := strings.ToLower(suffix)
+	if lower == "" {
+		return number + "mbit"
+	}
+	return number + lower[:len(lower)-len(strings.TrimLeft(lower, "kmgti"))] + "bit"
+}
+
+// readings are what a number with points and commas can mean, thousands first; none if it is no number.
+func readings(number string) (meant []string) {
+	bare := strings.NewReplacer(".", "", ",", "")
+	last := strings.LastIndexAny(number, ".,")
+	if last < 0 || bare.Replace(number) == "" {
+		return strings.Fields(number)
+	}
+	head, mark := number[:last], number[last:last+1]
+	if grouped.MatchString(number) {
+		meant = append(meant, bare.Replace(number))
+	}
+	if !strings.ContainsAny(head, ".,") || grouped.MatchString(head) && !strings.Contains(head, mark) {
+		meant = append(meant, bare.Replace(head)+"."+number[last+1:])
+	}
+	return meant
+}
+
+var (
+	grouped = regexp.MustCompile(`^[1-9]\d{0,2}(?:(?:\.\d{3})+|(?:,\d{3})+)$`)
+	tcRate  = regexp.MustCompile(`^(?i)[\d.]+(?:[kmgt]i?)?bit$`)
+	// What a contract has: "100/40", "100 Mbit/s / 40 Mbit/s".
+	twoRates = regexp.MustCompile(`(?i)^\s*([\d.,]*\d)\s*([a-z]*(?:/s(?:ec)?)?)\s*/\s*([\d.,]*\d)\s*` +
+		`([a-z]*(?:/s(?:ec)?)?)\s*$`)
+)
+
+func readRate(s string) (Rate, error) {
+	digits, suffix := splitUnit(s)
+	suffix = strings.Replace(suffix, "/sec", "/s", 1)
 	lower := strings.ToLower(suffix)
 	data := strings.TrimLeft(lower, "kmgti")
 	prefix := strings.TrimSuffix(lower, data)
@@ -91,6 +151,7 @@ func readRate(s string) (Rate, error) {
 		v, _ = strconv.ParseFloat(digits, 64)
 	}
 	bytes := strconv.FormatFloat(8*v, 'f', -1, 64) + prefix + "bit"
+	_, tooMany := parseRate(bytes, rateUnits)
 	mixed := suffix != lower
 	switch {
 	case v == 0: // for parseRate to say
@@ -100,13 +161,18 @@ func readRate(s string) (Rate, error) {
 		if prefix != "" {
 			return 0, fmt.Errorf("rate %q has half a unit: %s?", s, bits)
 		}
-	case data == "bps", (data == "b" || data == "b/s") && !mixed:
+	case (data == "bps" || (data == "b" || data == "b/s") && !mixed) && tooMany == nil:
 		return 0, fmt.Errorf("rate %q can be bits or bytes a second: write %s or %s", s, bits, bytes)
-	case data == "b" || data == "b/s":
-		if strings.HasSuffix(strings.TrimSuffix(suffix, "/s"), "B") {
-			return 0, fmt.Errorf("rate %q: %sB are bytes: %s?", s, strings.ToUpper(prefix), bytes)
+	case data == "b" || data == "b/s" || data == "o" || data == "o/s":
+		unit := strings.TrimSuffix(suffix, "/s")
+		if strings.HasSuffix(unit, "b") {
+			s = bits // Mb: a small b is a bit where the prefix is a large letter
+			break
 		}
-		s = bits // Mb: a small b is a bit where the prefix is a large letter
+		if tooMany != nil {
+			return 0, fmt.Errorf("rate %q: %s are bytes, and so it is out of range (%s)", s, unit, rateRange)
+		}
+		return 0, fmt.Errorf("rate %q: %s are bytes: %s?", s, strings.ToUpper(prefix)+unit[len(prefix):], bytes)
 	}
 	return parseRate(s, slices.DeleteFunc(slices.Clone(rateUnits), func(u unit) bool {
 		return strings.HasSuffix(u.name, "bps")
@@ -114,18 +180,18 @@ func readRate(s string) (Rate, error) {
 }
 
 // spokenRate is one in the words of network cards and of people, which may have others around it.
-var spokenRate = regexp.MustCompile(`(?i)(?:^|[^\w./-])(\d+(?:\.\d+)?|\.\d+)\s*` +
+var spokenRate = regexp.MustCompile(`(?i)(?:^|[^\w.,/-])(\d+(?:[.,]\d+)*|\.\d+)\s*` +
 	`(?:([kmgt])(?:bits?|be|e|egs?|igs?|(?:ilo|ega|iga|era)(?:bits?)?))(?:/s)?(?:[\s.,;)].*)?$`)
 
 // splitUnit returns the number at the beginning of a quantity, and what comes after it; "" where there is no number.
-func splitUnit(s string) (digits, suffix string) {
+func splitUnit(s string) (number, suffix string) {
 	s = strings.TrimSpace(s)
-	suffix = strings.TrimLeft(s, "0123456789.")
-	digits = strings.TrimSuffix(s, suffix)
-	if _, err := strconv.ParseFloat(digits, 64); err != nil {
+	suffix = strings.TrimLeft(s, "0123456789.,")
+	number = strings.TrimSuffix(s, suffix)
+	if len(readings(number)) == 0 {
 		return "", ""
 	}
-	return digits, strings.TrimSpace(suffix)
+	return number, strings.TrimSpace(suffix)
 }
 
 // ParseTCRate reads a rate as tc does, for which bps are bytes. Zero, negative and absurd (> 10 Tbit/s) ones are
@@ -138,7 +204,7 @@ func parseRate(s string, table []unit) (Rate, error) {
 		return 0, err
 	}
 	if v < 1 || v > 1e13 {
-		return 0, fmt.Errorf("rate %q is out of range (1bit to 10tbit)", s)
+		return 0, fmt.Errorf("rate %q is out of range (%s)", s, rateRange)
 	}
 	return Rate(math.Round(v)), nil
 }
