@@ -59,12 +59,12 @@ func Root(cmd *cobra.Command, version string) *cobra.Command {
 	return cmd
 }
 
-// meantBy is the command that a word stands for elsewhere, or is one slip away from: some change a host, and none is
-// offered for a word that only looks alike. It is "" where there is none.
+// meantBy is what to type for a word that stands for a command elsewhere, or is one slip away from one: its help, as
+// some commands change a host. It is "" where there is none.
 func meantBy(word string, all []*cobra.Command) string {
 	for _, c := range all {
 		if c.IsAvailableCommand() && (slices.Contains(c.SuggestFor, word) || text.Mistyped(word, c.Name())) {
-			return c.Name()
+			return c.Name() + " --help"
 		}
 	}
 	return ""
