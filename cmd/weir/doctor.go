@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -57,10 +58,10 @@ It follows a packet from the program to its receiver. The bottleneck is the
 stage that is shown to hold it back, on this host or beyond; -v shows them all,
 and which could not be seen.
 
-Each finding says what was seen, why it matters, what would change it, and where
-that was measured. Its mark is ✗ (harmful or without effect), ! (worth knowing)
-or ✓ (fine). With --json each has a code that stays the same: docs/findings.md
-explains them.
+Each finding says what was seen, why it matters and what would change it; beside
+weir-lab also which run of that shows it. Its mark is ✗ (harmful or without
+effect), ! (worth knowing) or ✓ (fine). With --json each has a code that stays
+the same: docs/findings.md explains them.
 
 Doctor changes nothing, sends nothing, and needs no root. What only root can see
 is listed as unknown.
@@ -228,15 +229,10 @@ func printFinding(w io.Writer, x doctor.Finding) {
 	if x.Why != "" {
 		printWrapped(w, "  ", x.Why)
 	}
-	try, see := x.Try+x.Remark, x.Evidence.Doc
+	self, _ := os.Executable()
+	try, see := x.Try+x.Remark, evidenceOf(x, filepath.Dir(self))
 	if x.Try != "" && x.Remark != "" {
 		try = x.Try + "    " + x.Remark
-	}
-	if x.Evidence.Scenario != "" {
-		see = "see: weir-lab run " + x.Evidence.Scenario
-	}
-	if see != "" {
-		see = "(" + see + ")"
 	}
 	if with := try + "    " + see; try != "" && see != "" && text.Width(with)+text.Width("  → ") <= narrow {
 		try, see = with, ""
@@ -247,6 +243,18 @@ func printFinding(w io.Writer, x doctor.Finding) {
 	if see != "" {
 		printWrapped(w, "  ", see)
 	}
+}
+
+// evidenceOf says where to see that a finding is so. What the lab shows it says only where that program is, too.
+func evidenceOf(x doctor.Finding, programs string) string {
+	_, missing := os.Stat(filepath.Join(programs, "weir-lab"))
+	switch e := x.Evidence; {
+	case e.Doc != "":
+		return "(" + e.Doc + ")"
+	case e.Scenario != "" && missing == nil:
+		return "(see: weir-lab run " + e.Scenario + ")"
+	}
+	return ""
 }
 
 // printUnknown prints what could not be read, and why.

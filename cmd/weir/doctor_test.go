@@ -64,6 +64,28 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// A run of the lab is named only to those who have the lab.
+func TestEvidence(t *testing.T) {
+	lab, none := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(lab, "weir-lab"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var shown, said, bare doctor.Finding
+	shown.Evidence.Scenario, said.Evidence.Doc = "scenarios/ingress.toml", "udev(7), of NAME"
+	for _, test := range []struct {
+		finding  doctor.Finding
+		programs string
+		want     string
+	}{
+		{shown, lab, "(see: weir-lab run scenarios/ingress.toml)"}, {shown, none, ""},
+		{said, lab, "(udev(7), of NAME)"}, {said, none, "(udev(7), of NAME)"}, {bare, lab, ""},
+	} {
+		if got := evidenceOf(test.finding, test.programs); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.finding.Evidence, got, test.want)
+		}
+	}
+}
+
 // fits reports whether no line is wider.
 func fits(t *testing.T, s string, columns int) {
 	t.Helper()

@@ -23,6 +23,7 @@ func newRootCommand() *cobra.Command {
 ` + firstCommands + `
 
 Rates, times and shares are written as tc writes them: 50mbit, 48.3ms, 10%.
+Of an installed package docs/ is in /usr/share/doc/weir.
 Exit status: 0 success, 1 the answer is no or the command failed,
 2 wrong usage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
