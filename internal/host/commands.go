@@ -72,14 +72,30 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		}
 		queue = nil
 	}
+	ends := ending{line: endLine[by]}
+	told := ""     // the word that ends a text which follows
+	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
 		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle}
-		if heredoc != "" {
+		switch {
+		case heredoc != "":
 			if l == heredoc {
 				heredoc = ""
 			} else {
 				s.queue(w, tcWords(l))
 			}
+			continue
+		case told != "":
+			if l == told {
+				told = ""
+			}
+			continue
+		case quote != 0:
+			if strings.IndexByte(l, quote) >= 0 {
+				quote = 0
+			}
+			continue
+		case how != isRead && !ends.runs(l):
 			continue
 		}
 		key, value, _ := strings.Cut(l, "=")
@@ -108,6 +124,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			w.Qdisc = nmQdisc.FindStringSubmatch(l)[1]
 			s.found = append(s.found, w)
 		}
+		if by != "cloud-init" && how != isRead {
+			l, quote, told = s.running(l, text)
+		}
 		heredoc = s.commands(w, l)
 		if how != isRead {
 			if !s.shaper(w, l) {
@@ -116,6 +135,24 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		}
 	}
 	end()
+}
+
+// running is what of a line is run. Where a text goes on behind the line, a quote or a word ends it.
+func (s *scanner) running(l string, file []byte) (commands string, quote byte, word string) {
+	commands, quote = running(l)
+	if quote != 0 && bytes.Count(file, []byte{quote})%2 != 0 {
+		quote = 0 // an apostrophe
+	}
+	m := hereDoc.FindStringSubmatch(l)
+	if m == nil || hereRun.MatchString(commands) || tcCommand.MatchString(commands) {
+		return commands, quote, ""
+	}
+	for _, other := range logicalLines(file) {
+		if other == m[1] {
+			return commands, quote, m[1]
+		}
+	}
+	return commands, quote, ""
 }
 
 // shortened is a line's text, or its beginning.

@@ -236,7 +236,8 @@ func (t *tree) files(p spot) (names []string) {
 		return []string{p.file}
 	case p.sub != "":
 		for _, sub := range t.subdirectories(p.dir) {
-			if strings.HasSuffix(sub, p.sub) {
+			// networkd-dispatcher's scripts of a link that goes down
+			if strings.HasSuffix(sub, p.sub) && sub != "off.d" && sub != "no-carrier.d" {
 				names = append(names, t.files(spot{dir: path.Join(p.dir, sub), suffix: p.suffix})...)
 			}
 		}

@@ -297,6 +297,79 @@ func TestTC(t *testing.T) {
 	}
 }
 
+// What a script writes, compares or looks for sets nothing, and neither does what runs when something ends.
+func TestLinesThatRun(t *testing.T) {
+	const tc, ecn = "tc qdisc add dev e0 root fq", "sysctl -w net.ipv4.tcp_ecn=1"
+	for text, want := range map[string]string{
+		`echo "usage: tc qdisc replace dev eth0 root tbf rate 38mbit"`:                    "",
+		"echo \"usage:\n  " + tc + "\n  " + ecn + "\"\n" + ecn:                            "net.ipv4.tcp_ecn=1",
+		"cat <<EOF\n" + tc + "\nEOF\n" + ecn:                                              "net.ipv4.tcp_ecn=1",
+		"cat > /root/x <<-'EOF'\n\t" + tc + "\n\tEOF\n" + ecn:                             "net.ipv4.tcp_ecn=1",
+		"bash <<EOF\n" + tc + "\nEOF":                                                     "fq on e0",
+		"ssh other <<EOF\n" + tc + "\nEOF":                                                "",
+		"x=$((1 << bits))\n" + tc:                                                         "fq on e0",
+		`logger "was sysctl -w net.ipv4.tcp_sack=0"`:                                      "",
+		"logger it\\'s; " + tc:                                                            "fq on e0",
+		"test net.ipv4.tcp_frto = 0":                                                      "",
+		"[ net.ipv4.tcp_frto = 0 ] && " + ecn:                                             "net.ipv4.tcp_ecn=1",
+		"if [ net.ipv4.tcp_frto = 0 ]; then " + ecn + "; fi":                              "net.ipv4.tcp_ecn=1",
+		"printf 'net.ipv4.tcp_frto=0\\n' >> /etc/x":                                       "",
+		"grep -q net.ipv4.tcp_ecn=2 /etc/x || " + ecn:                                     "net.ipv4.tcp_ecn=1",
+		"sed -i s/net.ipv4.tcp_ecn=2/x/ /etc/x":                                           "",
+		"true # " + tc:                                                                    "",
+		"echo \"" + tc + "\" | sudo sh":                                                   "fq on e0",
+		"echo 1 > /proc/sys/net/ipv4/tcp_ecn":                                             "net.ipv4.tcp_ecn=1",
+		"echo 'echo 1 > /proc/sys/net/ipv4/tcp_ecn'":                                      "",
+		"sh -c '" + tc + "; echo done'":                                                   "fq on e0",
+		"case $1 in\nstart)\n" + tc + "\n;;\nstop)\n" + ecn + "\n;;\nesac":                "fq on e0",
+		"case $1 in\nstop|down) " + tc + " ;;\nrestart|stop) " + ecn + ";;\nesac":         "net.ipv4.tcp_ecn=1",
+		"start() {\n" + tc + "\n}\nstop() {\n" + ecn + "\n}":                              "fq on e0",
+		"stop() { " + tc + "; }\n" + ecn:                                                  "net.ipv4.tcp_ecn=1",
+		"if [ \"$1\" = stop ]; then\n" + tc + "\nelse\n" + ecn + "\nfi":                   "net.ipv4.tcp_ecn=1",
+		"if [ \"$1\" = up ]; then\n" + tc + "\nelif [ $1 = down ]; then\n" + ecn + "\nfi": "fq on e0",
+	} {
+		d := settings(fstest.MapFS{"etc/rc.local": executable("#!/bin/sh\n" + text + "\n")})
+		if got := sets(d.Writers); got != want {
+			t.Errorf("%s:\n%q, want %q", text, got, want)
+		}
+	}
+	for name, texts := range map[string][2]string{ // what sets, and what does not
+		"etc/systemd/system/a.service": {"[Service]\nExecStart=/sbin/" + tc, "\nExecStop=/sbin/" + ecn +
+			"\nExecStopPost=-/root/q.sh"},
+		"etc/network/interfaces": {"iface e0 inet dhcp\n\tpost-up " + tc,
+			"\n\tdown " + ecn + "\n\tpost-down /root/q.sh"},
+		"etc/wireguard/wg0.conf":     {"PostUp = " + tc, "\nPostDown = " + ecn + "\npredown=/root/q.sh"},
+		"etc/openvpn/a.conf":         {"up /root/up.sh", "\ndown /root/q.sh"},
+		"etc/network/interfaces.d/a": {"up " + tc, "\npre-down " + ecn},
+	} {
+		for i, text := range []string{texts[0], texts[0] + texts[1]} {
+			d := settings(fstest.MapFS{name: file(text + "\n"), "root/q.sh": executable("#!/bin/sh\n" + ecn + "\n"),
+				"root/up.sh": executable("#!/bin/sh\n" + tc + "\n")})
+			if got := sets(d.Writers); got != "fq on e0" {
+				t.Errorf("%s, %d: %q", name, i, got)
+			}
+		}
+	}
+	d := settings(fstest.MapFS{"etc/networkd-dispatcher/off.d/a": executable("#!/bin/sh\n" + tc + "\n"),
+		"etc/networkd-dispatcher/no-carrier.d/a": executable("#!/bin/sh\n" + tc + "\n")})
+	if got := sets(d.Writers); got != "" {
+		t.Errorf("a link that goes down: %q", got)
+	}
+}
+
+// sets is what writers set.
+func sets(writers []Writer) string {
+	var all []string
+	for _, w := range writers {
+		if w.Qdisc != "" {
+			all = append(all, w.Queue()+" on "+w.Device())
+		} else {
+			all = append(all, w.Sysctl+"="+w.Value)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
 // networkd's sections, with the rate where one is set, and what is no root.
 func TestNetworkd(t *testing.T) {
 	for text, want := range map[string]string{
