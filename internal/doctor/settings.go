@@ -119,7 +119,7 @@ func (p *patient) inNoFile(sysctl, now string) Finding {
 		Plain: "The next reboot undoes a setting: " + text.Short(sysctl) + " is in no file.",
 		Title: fmt.Sprintf("%s is %s, and no file says so.", text.Short(sysctl), now),
 		Seen:  "Read from " + host.SysctlPath(sysctl) + ".",
-		Why:   "The next boot brings the kernel's own value back.",
+		Why:   "The next boot brings the kernel's own value back, unless something that was not read sets it.",
 		Try:   "weir plan", Remark: "says whether it is worth keeping",
 	}
 	i := slices.IndexFunc(p.deep.Writers, func(w host.Writer) bool { return w.Sysctl == host.SomeSetting })
