@@ -70,7 +70,7 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 // misses reports whether a line that has no effect would have one: no other sets the same.
 func (p *patient) misses(w host.Writer) bool {
 	if w.Sysctl == "" {
-		return w.Means(p.link.Name)
+		return w.Means(p.link)
 	}
 	_, here := p.Sysctls[w.Sysctl]
 	boot, set := p.deep.AtBoot(w.Sysctl)

@@ -28,7 +28,7 @@ func otherWriters(p *patient) (found []Finding) {
 					"not stay.",
 				Try: "weir status", Remark: "tells what has drifted",
 			})
-		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Means(p.link.Name):
+		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Means(p.link):
 		case w.Qdisc != root.Kind && w.Qdisc != queueOf(p.link) || w.Rate != 0 && w.Rate != rateOf(p.link):
 			found = append(found, Finding{
 				Code: "queue-set-by-others", Severity: Notable,

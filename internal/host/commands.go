@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"io/fs"
+	"net"
 	"path"
 	"regexp"
 	"slices"
@@ -23,11 +24,11 @@ type scanner struct {
 }
 
 var (
-	nmQdisc = regexp.MustCompile(`^qdisc\.root=(?:root\s+)?(?:handle\s+\S+\s+)?([a-z_0-9]+)`)
 	section = regexp.MustCompile(`^\[(\w+)\]$`)
 	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
 	udevAdd  = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
 	udevName = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
+	udevMAC  = regexp.MustCompile(`\bATTR\{address\}\s*==\s*"([^"]+)"`)
 
 	tcCommand     = regexp.MustCompile(`(?:^|[^\w.$-])(?:tc|\$TC|\$\{TC\})["']?[\s,]+(.*)`)
 	netnsExec     = regexp.MustCompile(`\bnetns\s+exec\s+\S+\s+\S*$`)
@@ -64,7 +65,9 @@ var networkdKinds = map[string]string{
 
 // scan finds the lines of a file that set something. Where they have no effect, idle says why.
 func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
-	var dev, in, heredoc, dir string
+	var in, heredoc, dir string
+	var match Writer // the devices that networkd's or NetworkManager's file is about
+	first := len(s.found)
 	var queue *Writer // of networkd's section in which this is
 	end := func() {
 		if queue != nil {
@@ -105,12 +108,12 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		case by == "networkd" && m != nil:
 			end()
 			if in = m[1]; networkdKinds[in] != "" {
-				w.Qdisc, w.Dev = networkdKinds[in], dev
+				w.Qdisc, w.Dev = networkdKinds[in], match.Dev
 				queue = &w
 			}
 			continue
-		case by == "networkd" && queue == nil && key == "Name" && in == "Match":
-			dev = value
+		case by == "networkd" && queue == nil && in == "Match":
+			match.match(key, value)
 		case by == "networkd" && queue != nil && key == "Parent" && value != "root":
 			queue = nil // what hangs below a root, or at the ingress, is no queue of its own
 		case by == "networkd" && queue != nil && (key == "Bandwidth" || key == "Rate"):
@@ -120,9 +123,10 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 				w.Qdisc = kind
 				s.found = append(s.found, w)
 			}
-		case by == "NetworkManager" && nmQdisc.MatchString(l):
-			w.Qdisc = nmQdisc.FindStringSubmatch(l)[1]
-			s.found = append(s.found, w)
+		case by == "NetworkManager" && how == isRead && key == "qdisc.root":
+			s.queue(w, append(strings.Fields("qdisc add root"), tcWords(value)...))
+		case by == "NetworkManager" && how == isRead:
+			match.match(key, value)
 		}
 		if by != "cloud-init" && how != isRead {
 			l, quote, told = s.running(l, text)
@@ -135,6 +139,25 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		}
 	}
 	end()
+	for i := first; how == isRead && i < len(s.found); i++ {
+		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
+	}
+}
+
+// match notes what a file says of its devices: systemd.network(5), [Match]; nm-settings-keyfile(5).
+func (w *Writer) match(key, value string) {
+	switch key {
+	case "Name":
+		w.Dev = strings.TrimSpace(w.Dev + " " + value)
+	case "interface-name":
+		w.Dev = strings.Join(strings.Fields(strings.NewReplacer(";", " ", ",", " ").Replace(value)), " ")
+	case "MACAddress", "PermanentMACAddress", "mac-address":
+		for word := range strings.FieldsSeq(value) {
+			if mac, err := net.ParseMAC(word); err == nil {
+				w.MAC = strings.TrimSpace(w.MAC + " " + mac.String())
+			}
+		}
+	}
 }
 
 // running is what of a line is run. Where a text goes on behind the line, a quote or a word ends it.
@@ -217,6 +240,9 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		x := w
 		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil && udevAdd.MatchString(l) {
 			x.Name = n[1]
+		}
+		if n := udevMAC.FindStringSubmatch(l); w.By == "udev" && n != nil {
+			x.MAC = strings.ToLower(n[1])
 		}
 		words, file, ok := tcOptions(tcWords(args))
 		switch {

@@ -24,6 +24,7 @@ type Writer struct {
 	Value  string `json:"value,omitempty"`
 	Qdisc  string `json:"qdisc,omitempty"` // that it sets, on Dev if that is known, or that a module is loaded for
 	Dev    string `json:"dev,omitempty"`
+	MAC    string `json:"mac,omitempty"` // of the devices that are meant: patterns of 52:54:00:12:34:56
 	// of udev's: the device's name at its "add" event, without which the line is not run
 	Name string     `json:"name,omitempty"`
 	Rate units.Rate `json:"rate,omitempty"` // of that queue, where the line says it
@@ -52,9 +53,10 @@ func (w Writer) Where() string { return where(w.File, w.Line) }
 
 // Means reports whether the queue that it sets could be this device's. What OpenVPN and pppd hand to a script is the
 // name of a tunnel.
-func (w Writer) Means(dev string) bool {
+func (w Writer) Means(l Link) bool {
 	tunnel := (w.By == "OpenVPN" || w.By == "ppp") && strings.Contains(w.Dev, "$")
-	return means(w.Dev, dev) && (!tunnel || means("tun* tap* ppp*", dev))
+	return means(w.Dev, l.Name) && (l.MAC == "" || means(w.MAC, l.MAC)) &&
+		(!tunnel || means("tun* tap* ppp*", l.Name))
 }
 
 // Awaits reports whether it waits for a name that could be this device's.
@@ -62,6 +64,9 @@ func (w Writer) Awaits(dev string) bool { return w.Name != "" && means(w.Name, d
 
 // means reports whether what a file has for a name could mean a device: patterns, or what a script or udev fills in.
 func means(written, dev string) bool {
+	if others, ok := strings.CutPrefix(written, "!"); ok { // systemd.network(5), [Match]
+		return !means(others, dev)
+	}
 	return written == "" || strings.ContainsAny(written, "$%{") ||
 		slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
 			ok, _ := path.Match(pattern, dev)
@@ -113,7 +118,8 @@ func spots() []spot {
 		{by: "networkd", dir: "etc/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
 		{by: "networkd", dir: "run/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
 		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: ".d", runs: isScript, when: up},
-		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", when: up},
+		{by: "NetworkManager", dir: "run/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d", runs: isScript, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/pre-up.d", runs: isScript, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/no-wait.d", runs: isScript, when: up},
@@ -165,7 +171,13 @@ func spots() []spot {
 }
 
 // Device is the device whose queue it sets, as far as that is known.
-func (w Writer) Device() string { return cmp.Or(w.Dev, "a device") }
+func (w Writer) Device() string {
+	others, ok := strings.CutPrefix(w.Dev, "!")
+	if ok {
+		return "any device but " + others
+	}
+	return cmp.Or(w.Dev, "a device")
+}
 
 // Queue is what it sets on a device.
 func (w Writer) Queue() string {
@@ -197,7 +209,9 @@ func (t *tree) writers() (found, idle []Writer) {
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
 	for _, p := range spots() {
 		for _, name := range t.files(p) {
-			if to, ok := t.resolve(name); ok && seen[to] {
+			// NetworkManager reads files of any name but these.
+			aside := p.runs == isRead && putAside.MatchString(path.Base(name))
+			if to, ok := t.resolve(name); aside || ok && seen[to] {
 				continue
 			} else if ok {
 				seen[to] = true

@@ -252,8 +252,44 @@ func TestMeans(t *testing.T) {
 		{"OpenVPN", "eth0", "eth0", true},
 		{"wg-quick", "wg0", "eth0", false},
 	} {
-		if got := (Writer{By: c.by, Dev: c.written}).Means(c.dev); got != c.want {
+		if got := (Writer{By: c.by, Dev: c.written}).Means(Link{Name: c.dev}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// Which cards a file of networkd's, NetworkManager's or udev's is about.
+func TestCards(t *testing.T) {
+	const network, keyfile = "etc/systemd/network/a.network", "etc/NetworkManager/system-connections/a.nmconnection"
+	const rules = "etc/udev/rules.d/a.rules"
+	const tbf = "[tc]\nqdisc.root=tbf rate 51mbit burst 5k latency 50ms\n"
+	card := Link{Name: "eth0", MAC: "52:54:00:12:34:56"}
+	for _, c := range []struct {
+		name, text, want string
+		means            bool
+	}{
+		{keyfile, "[connection]\ninterface-name=eth0\n" + tbf, "tbf with 51mbit on eth0", true},
+		{keyfile, "[connection]\ninterface-name=eth1\n" + tbf, "tbf with 51mbit on eth1", false},
+		{keyfile, tbf + "[match]\ninterface-name=eth1;ens*;\n", "tbf with 51mbit on eth1 ens*", false},
+		{keyfile, "[match]\ninterface-name=!eth0\n" + tbf, "tbf with 51mbit on any device but eth0", false},
+		{keyfile, "[ethernet]\nmac-address=52:54:00:12:34:56\n" + tbf, "tbf with 51mbit on a device", true},
+		{keyfile, "[ethernet]\nmac-address=52:54:00:AA:34:56\n" + tbf, "tbf with 51mbit on a device", false},
+		{keyfile, "[tc]\nqdisc.root = root handle 1: fq_codel\n", "fq_codel on a device", true},
+		{strings.TrimSuffix(keyfile, ".nmconnection"), tbf, "tbf with 51mbit on a device", true},
+		{keyfile + "~", tbf, "", false},
+		{network, "[Match]\nMACAddress=52-54-00-AA-34-56 00:00:00:00:00:01\n[CAKE]\n", "cake on a device", false},
+		{network, "[Match]\nMACAddress=52:54:00:AA:34:56\nMACAddress=5254.0012.3456\n[CAKE]\n",
+			"cake on a device", true},
+		{network, "[Match]\nPermanentMACAddress=52:54:00:AA:34:56\n[CAKE]\n", "cake on a device", false},
+		{network, "[Match]\nName=!lo wg*\n[CAKE]\n", "cake on any device but lo wg*", true},
+		{network, "[Match]\nName=!eth*\n[CAKE]\n", "cake on any device but eth*", false},
+		{rules, "ATTR{address}==\"52:54:00:AA:34:56\", RUN+=\"tc qdisc add dev $name root fq\"", "fq on $name", false},
+		{rules, "ATTR{address}==\"52:54:00:12:*\", RUN+=\"tc qdisc add dev $name root fq\"", "fq on $name", true},
+	} {
+		d := settings(fstest.MapFS{c.name: file(c.text)})
+		if got := sets(d.Writers); got != c.want || slices.ContainsFunc(d.Writers,
+			func(w Writer) bool { return w.Means(card) != c.means }) {
+			t.Errorf("%s %q: %+v, want %q, %v", c.name, c.text, d.Writers, c.want, c.means)
 		}
 	}
 }

@@ -375,8 +375,12 @@ func sysctlFile(changes []Change, kept []*draft) string {
 
 // rivals names who else sets another queue on a device, or the same with another rate.
 func rivals(dev string, want kernel.Queue, f host.Facts) (notes []Note) {
+	link, known := f.Link(dev)
+	if !known {
+		link.Name = dev
+	}
 	for _, w := range f.Deep.Writers {
-		if w.Qdisc == "" || w.By == "modules-load" || f.Qdiscs[w.Qdisc] == host.No || !w.Means(dev) {
+		if w.Qdisc == "" || w.By == "modules-load" || f.Qdiscs[w.Qdisc] == host.No || !w.Means(link) {
 			continue
 		}
 		rate := slices.ContainsFunc(want.Stack, func(s qdisc.Spec) bool { return qdisc.Rate(s) == w.Rate })
