@@ -68,6 +68,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	var in, heredoc, dir string
 	var match Writer // the devices that networkd's or NetworkManager's file is about
 	first := len(s.found)
+	if by == "cloud-init" {
+		text = oneLine(text)
+	}
 	var queue *Writer // of networkd's section in which this is
 	end := func() {
 		if queue != nil {
@@ -142,6 +145,33 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	for i := first; how == isRead && i < len(s.found); i++ {
 		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
 	}
+}
+
+// listed are the words of a command that is a list of YAML's in lines of their own.
+var listed = regexp.MustCompile(`(?m)^( *)- - .*\n(?: *- .*\n?)*`)
+
+// oneLine continues the lines of such lists, so that each is one.
+func oneLine(text []byte) []byte {
+	return listed.ReplaceAllFunc(text, func(list []byte) []byte {
+		var all []string
+		depth := 0 // of the list's words
+		for l := range strings.Lines(string(list)) {
+			bare := strings.TrimLeft(l, " ")
+			indent := len(l) - len(bare)
+			if word, ok := strings.CutPrefix(bare, "- - "); ok {
+				depth = indent + len("- ")
+				all = append(all, "- "+word)
+			} else if word, ok := strings.CutPrefix(bare, "- "); ok && indent == depth {
+				last := len(all) - 1
+				all[last] = strings.TrimRight(all[last], "\r\n") + "\\\n"
+				all = append(all, word)
+			} else {
+				depth = -1
+				all = append(all, l)
+			}
+		}
+		return []byte(strings.Join(all, ""))
+	})
 }
 
 // match notes what a file says of its devices: systemd.network(5), [Match]; nm-settings-keyfile(5).

@@ -79,7 +79,7 @@ type spot struct {
 	by     string
 	dir    string
 	suffix string // of the names that count
-	sub    string // what is looked at are the folders of this suffix in dir
+	sub    string // what is looked at are the folders in dir of this pattern
 	file   string // the only file that is looked at
 	runs   runs
 	when   string // the lines take effect
@@ -109,15 +109,15 @@ func spots() []spot {
 		{by: "udev", dir: "run/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
 		{by: "systemd unit", dir: "etc/systemd/system", suffix: ".service", runs: isCommands, when: starts},
 		{by: "systemd unit", dir: "run/systemd/system", suffix: ".service", runs: isCommands, when: starts},
-		{by: "systemd unit", dir: "etc/systemd/system", sub: ".service.d", suffix: ".conf", runs: isCommands,
+		{by: "systemd unit", dir: "etc/systemd/system", sub: "*.service.d", suffix: ".conf", runs: isCommands,
 			when: starts},
-		{by: "systemd unit", dir: "run/systemd/system", sub: ".service.d", suffix: ".conf", runs: isCommands,
+		{by: "systemd unit", dir: "run/systemd/system", sub: "*.service.d", suffix: ".conf", runs: isCommands,
 			when: starts},
 		{by: "networkd", dir: "etc/systemd/network", suffix: ".network", when: up},
 		{by: "networkd", dir: "run/systemd/network", suffix: ".network", when: up},
-		{by: "networkd", dir: "etc/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
-		{by: "networkd", dir: "run/systemd/network", sub: ".network.d", suffix: ".conf", when: up},
-		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: ".d", runs: isScript, when: up},
+		{by: "networkd", dir: "etc/systemd/network", sub: "*.network.d", suffix: ".conf", when: up},
+		{by: "networkd", dir: "run/systemd/network", sub: "*.network.d", suffix: ".conf", when: up},
+		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: "*.d", runs: isScript, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", when: up},
 		{by: "NetworkManager", dir: "run/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d", runs: isScript, when: up},
@@ -143,7 +143,7 @@ func spots() []spot {
 		{by: "ppp", file: "etc/ppp/ip-up", runs: isScript, when: tunnel},
 		{by: "ppp", file: "etc/ppp/ip-up.local", runs: isScript, when: tunnel},
 		{by: "libvirt", dir: "etc/libvirt/hooks", runs: isScript, when: guest},
-		{by: "libvirt", dir: "etc/libvirt/hooks", sub: ".d", runs: isScript, when: guest},
+		{by: "libvirt", dir: "etc/libvirt/hooks", sub: "*.d", runs: isScript, when: guest},
 		{by: "Shorewall", file: "etc/shorewall/start", runs: isCommands, when: firewall},
 		{by: "Shorewall", file: "etc/shorewall/started", runs: isCommands, when: firewall},
 		{by: "profile.d", dir: "etc/profile.d", suffix: ".sh", runs: isCommands, when: "whenever somebody logs in"},
@@ -163,6 +163,12 @@ func spots() []spot {
 		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
 		{by: "rc.local", file: "etc/rc.d/rc.local", runs: isScript, when: boot},
 		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},
+		{by: "modprobe", dir: "etc/modprobe.d", suffix: ".conf", runs: isCommands,
+			when: "whenever the module is loaded"},
+		{by: "tinc", dir: "etc/tinc", sub: "*", suffix: "tinc-up", runs: isScript, when: tunnel},
+		{by: "netctl", dir: "etc/netctl", runs: isCommands, when: up},
+		{by: "ifup", file: "sbin/ifup-local", runs: isScript, when: up}, // Red Hat's
+		{by: "cron", file: "etc/anacrontab", runs: isCommands, when: times},
 		{by: "local.d", dir: "etc/local.d", suffix: ".start", runs: isScript, when: boot}, // OpenRC's
 		{by: "NixOS", dir: "etc/nixos", suffix: ".nix", runs: isCommands, when: built},
 		{by: "modules-load", dir: "etc/modules-load.d", suffix: ".conf", when: boot},
@@ -227,7 +233,11 @@ func (t *tree) writers() (found, idle []Writer) {
 	for _, name := range t.enabled() {
 		s.scan("systemd unit", name, t.read(name), isCommands, "")
 	}
-	for _, w := range slices.Concat(s.found, t.ufw(), t.tuned(), t.unnamed()) {
+	tuned, scripts := t.tuned()
+	for _, name := range scripts {
+		s.call(Writer{By: "tuned"}, name, "#!")
+	}
+	for _, w := range slices.Concat(s.found, t.ufw(), tuned, t.unnamed()) {
 		if w.Idle != "" {
 			idle = append(idle, w)
 		} else {
@@ -250,8 +260,9 @@ func (t *tree) files(p spot) (names []string) {
 		return []string{p.file}
 	case p.sub != "":
 		for _, sub := range t.subdirectories(p.dir) {
+			matched, _ := path.Match(p.sub, sub)
 			// networkd-dispatcher's scripts of a link that goes down
-			if strings.HasSuffix(sub, p.sub) && sub != "off.d" && sub != "no-carrier.d" {
+			if matched && sub != "off.d" && sub != "no-carrier.d" {
 				names = append(names, t.files(spot{dir: path.Join(p.dir, sub), suffix: p.suffix})...)
 			}
 		}
@@ -372,8 +383,8 @@ func (t *tree) assigned(by, file, idle string) (found []Writer) {
 	return found
 }
 
-// tuned reads the [sysctl] sections of the active profiles and of those that they include.
-func (t *tree) tuned() (found []Writer) {
+// tuned reads the [sysctl] sections of the active profiles and of those that they include, and which scripts these run.
+func (t *tree) tuned() (found []Writer, scripts []string) {
 	const deepest = 8
 	type step struct {
 		profile string
@@ -422,6 +433,12 @@ func (t *tree) tuned() (found []Writer) {
 					for name := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ' ' }) {
 						todo = append(todo, step{name, s.depth + 1})
 					}
+				case in == "script" && key == "script":
+					name := strings.ReplaceAll(value, "${i:PROFILE_DIR}", "/"+path.Dir(file))
+					if !path.IsAbs(name) {
+						name = path.Join("/", path.Dir(file), name)
+					}
+					scripts = append(scripts, path.Clean(name)[1:])
 				case in == "sysctl":
 					if name := strings.ReplaceAll(normalKey(key), "/", "."); slices.Contains(sysctls, name) {
 						// ">" raises only, and quotes are the format's own.
@@ -434,5 +451,5 @@ func (t *tree) tuned() (found []Writer) {
 			break
 		}
 	}
-	return found
+	return found, scripts
 }

@@ -71,6 +71,20 @@ func TestPlaces(t *testing.T) {
 				" - [ \"tc\", \"qdisc\", \"add\", \"dev\", \"eth1\", \"root\", \"fq\" ]\n")},
 			"cloud-init /etc/cloud/cloud.cfg.d/q.cfg:2 cake on eth0; cloud-init /etc/cloud/cloud.cfg.d/q.cfg:3 " + bbr +
 				"=bbr; cloud-init /etc/cloud/cloud.cfg.d/q.cfg:4 fq on eth1"},
+		"bootcmd as a list in lines": {fstest.MapFS{
+			"etc/cloud/cloud.cfg.d/q.cfg": file("bootcmd:\n - - tc\n   - qdisc\n   - replace\n   - dev\n   - e0\n" +
+				"   - root\n   - cake\n - - sysctl\n   - -w\n   - " + bbr + "=bbr\n - echo\n")},
+			"cloud-init /etc/cloud/cloud.cfg.d/q.cfg:2 cake on e0; cloud-init /etc/cloud/cloud.cfg.d/q.cfg:9 " + bbr +
+				"=bbr"},
+		"a module that is loaded": {fstest.MapFS{"etc/modprobe.d/a.conf": file("options tcp_bbr x=1\n" +
+			"install tcp_bbr /sbin/modprobe -i tcp_bbr && sysctl -w " + bbr + "=bbr\nremove sch_fq " + tc)},
+			"modprobe /etc/modprobe.d/a.conf:2 " + bbr + "=bbr"},
+		"netctl": {fstest.MapFS{"etc/netctl/lan": file("Interface=eth0\nExecUpPost='" + strings.TrimSpace(tc) +
+			"'\nExecDownPre='" + strings.TrimSpace(tc) + "'\n")}, "netctl /etc/netctl/lan:2" + shaped},
+		"TuneD's script": {fstest.MapFS{"etc/tuned/active_profile": file("p"),
+			"etc/tuned/p/tuned.conf": file("[script]\nscript=${i:PROFILE_DIR}/q.sh\n"),
+			"etc/tuned/p/q.sh":       executable(begin + "start() {\n" + tc + "}\nstop() {\n" + tc + "}\n")},
+			"tuned /etc/tuned/p/q.sh:3" + shaped},
 		"udev's SYSCTL": {fstest.MapFS{
 			"etc/udev/rules.d/a.rules": file("ACTION==\"add\", SYSCTL{net/ipv4/tcp_congestion_control}=\"bbr\"\n" +
 				"SYSCTL{net.ipv4.tcp_ecn}==\"1\", OPTIONS+=\"x\"\n")},
@@ -220,6 +234,9 @@ func TestScriptPlaces(t *testing.T) {
 		"etc/hotplug.d/iface/10-q":               "hotplug",
 		"etc/hotplug.d/net/10-q":                 "hotplug",
 		"etc/profile.d/q.sh":                     "profile.d",
+		"etc/tinc/vpn/tinc-up":                   "tinc",
+		"sbin/ifup-local":                        "ifup",
+		"etc/anacrontab":                         "cron",
 	} {
 		d := settings(fstest.MapFS{name: executable("#!/bin/sh\ntc qdisc add dev eth0 root fq\n")})
 		if len(d.Writers) != 1 || told(d.Writers[0]) != want+" /"+name+":2 fq on eth0" ||
