@@ -77,7 +77,7 @@ test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the B
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
-	$(GO) generate ./internal/dualpi2 ./internal/rtt
+	$(GO) generate ./internal/dualpi2 ./internal/rtt ./internal/bbr
 
 check: weir ## is it formatted, vetted, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }

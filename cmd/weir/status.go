@@ -7,10 +7,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/bbr"
 	"weir/internal/change"
 	"weir/internal/cli"
 	"weir/internal/text"
@@ -43,6 +45,7 @@ failed, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
+			s.Control = change.ReadControlUse()
 			if options.json {
 				if err := cli.PrintJSON(cmd.OutOrStdout(), s); err != nil {
 					return err
@@ -98,8 +101,31 @@ func printInForce(w io.Writer, s change.Status) {
 	if s.Owns != "" {
 		printWrapped(w, "", s.Owns)
 	}
+	printControlUse(w, s.Control)
 	if !s.Kept && !s.Unconfirmed {
 		fmt.Fprintln(w, "Until the next reboot: nothing is kept over that.")
+	}
+}
+
+// printControlUse says how many connections have which version of bpf_bbr, and who else uses it.
+func printControlUse(w io.Writer, use *change.ControlUse) {
+	if use == nil {
+		return
+	}
+	older := 0
+	for version, n := range use.Connections {
+		if version != bbr.Version() {
+			older += n
+		}
+	}
+	line := text.Counted(use.Connections[bbr.Version()]+older, "connection") + " with " + bbr.Name
+	if older > 0 {
+		line += fmt.Sprintf(", %d of them with another version until they end", older)
+	}
+	printWrapped(w, "", line+". See:  weir cc show")
+	if len(use.Namespaces) > 0 {
+		printWrapped(w, "", fmt.Sprintf("New connections have it in %s, too: %s.",
+			text.Counted(len(use.Namespaces), "other network namespace"), strings.Join(use.Namespaces, ", ")))
 	}
 }
 

@@ -37,6 +37,7 @@ func commands() []*cobra.Command {
 		newTryCommand(),
 		newServeCommand(),
 		newDualPI2Command(),
+		newCCCommand(),
 		newLabMovedCommand(),
 	}
 }

@@ -150,6 +150,24 @@ func loopback(t *testing.T) {
 	}
 }
 
+// knows fails unless it tells of the sender's end of a connection, which has carried something.
+func (c connection) knows() {
+	c.Helper()
+	all, err := Connections()
+	if err != nil {
+		c.Error(err)
+	}
+	i := slices.IndexFunc(all, func(x Connection) bool { return x.Local.String() == c.from.LocalAddr().String() })
+	if i < 0 || all[i].Remote.String() != c.from.RemoteAddr().String() || all[i].Version != Version() {
+		c.Errorf("of %s it tells %+v", c.from.LocalAddr(), all)
+		return
+	}
+	if m := all[i].Model; m.Rate == 0 || m.MinRTT == 0 || m.SRTT < m.MinRTT/2 || m.Cwnd < 4 || m.MSS < 500 ||
+		m.QueueAim == 0 || m.Pacing == 0 {
+		c.Errorf("of %s it tells %+v", c.from.LocalAddr(), *m)
+	}
+}
+
 // held is how many struct_ops the kernel has, whatever became of them.
 func held(t *testing.T) (count int) {
 	t.Helper()
@@ -211,6 +229,7 @@ func TestInLife(t *testing.T) {
 		t.Errorf("a new connection has %s", kept.has())
 	}
 	kept.carry(4 << 20)
+	kept.knows()
 
 	container, err := netns.New()
 	if err != nil {
@@ -223,6 +242,7 @@ func TestInLife(t *testing.T) {
 	}
 	inner := connect(t)
 	inner.carry(1 << 20)
+	inner.knows()
 	if err := netns.Set(first); err != nil {
 		t.Fatal(err)
 	}
@@ -238,6 +258,7 @@ func TestInLife(t *testing.T) {
 		t.Errorf("a new connection has %s, or could choose what is gone", fresh.has())
 	}
 	kept.carry(1 << 20)
+	kept.knows()
 	inner.carry(1 << 20)
 	if kept.has() != Name {
 		t.Errorf("an old connection has %s", kept.has())

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/bbr"
 	"weir/internal/host"
+	"weir/internal/text"
 )
 
 // RegisterBBR registers it. A namespace whose default it is keeps the one that it had, for new connections too, until
@@ -31,12 +32,12 @@ func (l live) RegisterBBR() error {
 
 // RemoveBBR takes it away last: who is killed before finds it, and does all of it again.
 func (l live) RemoveBBR() error {
-	text, err := os.ReadFile(host.SysctlPath(defaultControl))
+	content, err := os.ReadFile(host.SysctlPath(defaultControl))
 	if err != nil {
 		return short(err)
 	}
 	// This namespace's is put back already, unless it is somebody else's by now.
-	if instead := strings.TrimSpace(string(text)); instead != bbr.Name {
+	if instead := strings.TrimSpace(string(content)); instead != bbr.Name {
 		if err := l.setDefaults(namespacesWith(bbr.Name), instead); err != nil {
 			return err
 		}
@@ -58,13 +59,71 @@ func (l live) setDefaults(namespaces []string, control string) error {
 
 const defaultControl = "net.ipv4.tcp_congestion_control"
 
-// namespacesWith are the files of those network namespaces, this thread's among them, whose new connections have a
-// congestion control. Those that cannot be entered, or that no process and no file of ip-netns(8) or a container engine
-// shows, are left out.
+// ControlUse is who uses Weir's congestion control.
+type ControlUse struct {
+	// connections by the version that they have: "" of one that no Weir registered
+	Connections map[string]int `json:"connections"`
+	Namespaces  []string       `json:"namespaces,omitempty"` // others whose new connections use it
+}
+
+// ReadControlUse looks at every network namespace that can be entered. Where Weir's is not registered, or this process
+// may not see that, it is nil.
+func ReadControlUse() *ControlUse {
+	if version, err := bbr.Registered(); err != nil || version == "" {
+		return nil
+	}
+	use := &ControlUse{Connections: map[string]int{}}
+	for _, file := range namespaces() {
+		_ = withNamespace(file, func() error {
+			if file != ownNamespace && isDefault(bbr.Name) {
+				use.Namespaces = append(use.Namespaces, namespaceName(file))
+			}
+			all, err := bbr.Connections()
+			for _, c := range all {
+				use.Connections[c.Version]++
+			}
+			return err
+		})
+	}
+	return use
+}
+
+// namespaceName is what people call a network namespace whose file this is.
+func namespaceName(file string) string {
+	pid, isProcess := strings.CutPrefix(strings.TrimSuffix(file, "/ns/net"), "/proc/")
+	if !isProcess {
+		return filepath.Base(file)
+	}
+	name, _ := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+	return fmt.Sprintf("that of process %s (%s)", pid, text.OneLine(strings.TrimSpace(string(name))))
+}
+
+// namespacesWith are the files of those network namespaces whose new connections have a congestion control.
 func namespacesWith(control string) (files []string) {
+	for _, file := range namespaces() {
+		_ = withNamespace(file, func() error {
+			if isDefault(control) {
+				files = append(files, file)
+			}
+			return nil
+		})
+	}
+	return files
+}
+
+// isDefault reports whether new connections in the thread's network namespace have a congestion control.
+func isDefault(control string) bool {
+	content, err := os.ReadFile(host.SysctlPath(defaultControl))
+	return err == nil && strings.TrimSpace(string(content)) == control
+}
+
+const ownNamespace = "/proc/thread-self/ns/net"
+
+// namespaces are files of network namespaces, this thread's first. Those that no process and no file of ip-netns(8) or
+// a container engine shows are left out.
+func namespaces() (files []string) {
 	seen := map[string]bool{}
-	for _, pattern := range []string{"/proc/thread-self/ns/net", "/proc/[0-9]*/ns/net", "/run/netns/*",
-		"/run/docker/netns/*"} {
+	for _, pattern := range []string{ownNamespace, "/run/netns/*", "/run/docker/netns/*", "/proc/[0-9]*/ns/net"} {
 		found, _ := filepath.Glob(pattern)
 		for _, file := range found {
 			var stat unix.Stat_t
@@ -72,13 +131,7 @@ func namespacesWith(control string) (files []string) {
 				continue
 			}
 			seen[fmt.Sprint(stat.Dev, stat.Ino)] = true
-			_ = withNamespace(file, func() error {
-				text, err := os.ReadFile(host.SysctlPath(defaultControl))
-				if err == nil && strings.TrimSpace(string(text)) == control {
-					files = append(files, file)
-				}
-				return err
-			})
+			files = append(files, file)
 		}
 	}
 	return files
@@ -87,7 +140,7 @@ func namespacesWith(control string) (files []string) {
 // withNamespace runs a function on a thread of its own that is in a network namespace, which a file is of. One that has
 // ended meanwhile, or cannot be entered, is passed over.
 func withNamespace(file string, do func() error) error {
-	if file == "/proc/thread-self/ns/net" {
+	if file == ownNamespace {
 		return do()
 	}
 	done := make(chan error)

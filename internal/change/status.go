@@ -36,6 +36,8 @@ type Status struct {
 
 	Followed []presence.Queue `json:"followed,omitempty"` // those whose rate may move
 
+	Control *ControlUse `json:"bpf_bbr,omitempty"` // as ReadControlUse tells it
+
 	Unconfirmed bool              `json:"unconfirmed,omitempty"`
 	RevertsIn   units.Duration    `json:"reverts_in,omitempty"` // unless it is confirmed; 0 when that is overdue
 	PutBack     bool              `json:"put_back,omitempty"`   // overdue, and all is back; not said by the journal
