@@ -45,7 +45,8 @@ func newCCShowCommand() *cobra.Command {
 		Long: `Prints a row for each connection that has bpf_bbr, the fastest first. ss -ti
 cannot: a congestion control in BPF does not tell it.
 
-  state     of the BBR draft: STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT
+  state     STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP or PROBE_RTT, as in
+            draft-ietf-ccwg-bbr
   rate      Mbit/s that it goes by
   max       Mbit/s, the most that came through in the last two cycles
   min RTT   ms of the path, and RTT, ms now: the difference is a queue
@@ -57,7 +58,9 @@ cannot: a congestion control in BPF does not tell it.
 A row ends with "others fill the queue" where the delay does not obey. Then it
 keeps its share, and no longer goes by the delay.
 
-It shows this network namespace. Of a container:  nsenter -t PID -n weir cc show
+It shows this network namespace. Of a container:
+
+  sudo nsenter -t PID -n weir cc show
 
 Show changes nothing. It needs root, for it loads a BPF program as long as it
 looks. Exit status: 0 shown, 1 not, 2 wrong usage.`,
@@ -131,7 +134,8 @@ func printConnections(w io.Writer, connections []bbr.Connection) {
 			note = "  others fill the queue"
 		}
 		fmt.Fprintf(w, row, width, c.Remote, c.State, mbit(c.Rate), mbit(c.MaxRate), ms(c.MinRTT), ms(c.SRTT), c.Cwnd,
-			c.InFlight, bound(c.LongBound), bound(c.ShortBound), meter.Figure(c.QueueAim), fmt.Sprintf("%.1f %%", 100*float64(c.Loss)), note)
+			c.InFlight, bound(c.LongBound), bound(c.ShortBound), meter.Figure(c.QueueAim),
+			fmt.Sprintf("%.1f %%", 100*float64(c.Loss)), note)
 	}
 	fmt.Fprintln(w, "rate, max: Mbit/s; RTTs: ms; cwnd to queue: packets.  weir cc show --help explains them")
 	if unknown > 0 {

@@ -113,7 +113,8 @@ func (x showShown) connection() (Connection, error) {
 	if c.Version = version; version != Version() {
 		return c, nil
 	}
-	states := [...]string{"STARTUP", "DRAIN", "DOWN", "CRUISE", "REFILL", "UP", "PROBE_RTT"} // by their numbers in bbr.h
+	// by their numbers in bbr.h
+	states := [...]string{"STARTUP", "DRAIN", "DOWN", "CRUISE", "REFILL", "UP", "PROBE_RTT"}
 	if int(x.State) >= len(states) {
 		return c, fmt.Errorf("a connection is in a state that there is not: %d", x.State)
 	}

@@ -446,7 +446,7 @@ func TestRoundTrip(t *testing.T) {
 	goal := plan.Goal{Rate: 50e6, Loss: 0.1}
 
 	out := must[Outcome](t)(s.Up(goal, 0))
-	if len(out.Done) != 4 || len(out.Failed) != 0 {
+	if len(out.Done) != 5 || len(out.Failed) != 0 {
 		t.Fatalf("up: %+v", out)
 	}
 	status := must[Status](t)(s.Status())
@@ -466,7 +466,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("up again wrote %v, and the journal is\n%s", m.written, now)
 	}
 
-	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 4 || len(out.Failed) != 0 {
+	if out := must[Outcome](t)(s.Down(Undo{})); len(out.Done) != 5 || len(out.Failed) != 0 {
 		t.Errorf("down: %+v", out)
 	}
 	if after, _ := m.facts(); !reflect.DeepEqual(after, before) {
@@ -658,7 +658,7 @@ func TestSettingFails(t *testing.T) {
 	m.refuse["net.ipv4.tcp_notsent_lowat"] = errors.New("not permitted")
 	m.reverts["net.ipv4.tcp_congestion_control"] = true
 	out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
-	if len(out.Done) != 2 || len(out.Failed) != 2 {
+	if len(out.Done) != 3 || len(out.Failed) != 2 {
 		t.Errorf("%+v", out)
 	}
 	for _, f := range out.Failed {

@@ -147,6 +147,65 @@ func ruled(t *testing.T) []planned {
 			want:  own50 + "\ntcp_congestion_control: bpf_bbr\n" + lowat,
 		},
 		{
+			name: "no rate, and a kernel that takes bpf_bbr", facts: with(t, bringsBBR),
+			want: "bpf_bbr: 89abcdef\ntcp_congestion_control: bpf_bbr\n" + lowat, notes: "If the provider",
+		},
+		{
+			name: "no rate, and bpf_bbr is in force", facts: with(t, bringsBBR, hasBBR("89abcdef"),
+				func(f *host.Facts) { f.Sysctls[congestionControl] = host.Sysctl{Value: bbr.Name} }),
+			want: lowat,
+		},
+		{
+			name: "no rate, and bpf_bbr of an earlier version", facts: with(t, bringsBBR, hasBBR("0123abcd"),
+				func(f *host.Facts) { f.Sysctls[congestionControl] = host.Sysctl{Value: bbr.Name} }),
+			want: "bpf_bbr: 89abcdef\n" + lowat,
+		},
+		{
+			name: "no rate, and a kernel that takes no bpf_bbr", facts: server(t),
+			want: lowat, notes: "cubic stays: BBR helps where packets are lost",
+		},
+		{
+			name: "no rate, and only root can tell", facts: with(t, func(f *host.Facts) {
+				f.Admin, f.Objects = false, map[string]host.Support{bbr.Name: host.Unknown}
+			}),
+			want: lowat, notes: "root can tell: sudo weir plan",
+		},
+		{
+			name: "no rate, and dctcp was chosen", facts: with(t, bringsBBR, func(f *host.Facts) {
+				f.Sysctls[congestionControl] = host.Sysctl{Value: "dctcp"}
+			}),
+			want: lowat, notes: "dctcp stays",
+		},
+		{
+			name: "no rate, and cubic is to stay", goal: Goal{CC: "keep"}, facts: with(t, bringsBBR),
+			want: lowat, notes: "cubic, kept as asked",
+		},
+		{
+			name: "the link's own speed", goal: Goal{Rate: 1e9, RTT: ms(10)}, facts: with(t, bringsBBR),
+			want: lowat + "\ntcp_wmem: 4096 16384 5242880", notes: "cubic stays",
+		},
+		{
+			name: "a rate that is to be found", goal: Goal{Follow: Auto}, facts: with(t, bringsBBR),
+			want: lowat, notes: "cubic stays",
+		},
+		{
+			name: "a router whose rate is not known", goal: Goal{Role: "relay", Carries: "route"},
+			facts: with(t, bringsBBR, forwards), want: lowat, notes: "cubic stays",
+		},
+		{
+			name: "a proxy whose rate is not known", goal: Goal{Role: "relay", Carries: "proxy"},
+			facts: with(t, bringsBBR), want: "bpf_bbr: 89abcdef\ntcp_congestion_control: bpf_bbr\n" + lowat,
+		},
+		{
+			name: "a QUIC server whose rate is not known", goal: Goal{Serves: "udp"}, facts: with(t, bringsBBR),
+			want: lowat, notes: "cubic stays",
+		},
+		{
+			name: "loss, and a kernel that takes bpf_bbr", goal: Goal{Rate: 50e6, RTT: ms(48), Loss: 0.02},
+			facts: with(t, bringsBBR),
+			want:  own50 + "\nbpf_bbr: 89abcdef\ntcp_congestion_control: bpf_bbr\n" + lowat,
+		},
+		{
 			name: "a host that serves UDP", goal: Goal{Rate: 50e6, Serves: "udp", RTT: ms(10)}, facts: server(t),
 			want: cake50 + "\n" + lowat,
 		},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -505,8 +506,8 @@ func (d *draft) warnIfIdle() {
 func l4s(t qdisc.Traits) bool     { return t.L4S }
 func marking(t qdisc.Traits) bool { return t.Marks }
 
-// chooseCongestionControl takes BBR where packets are lost without a queue, and keeps it from a DualPI2 that is the
-// bottleneck.
+// chooseCongestionControl takes a BBR where packets are lost without a queue, Weir's own also where the queue is
+// elsewhere, and keeps the kernel's from a DualPI2 that is the bottleneck.
 func chooseCongestionControl(d *draft) error {
 	want, reason, evidence := "", "", ""
 	l4sBottleneck := d.stack.Any(l4s) && d.stack.Shapes()
@@ -531,6 +532,9 @@ func chooseCongestionControl(d *draft) error {
 	case l4sBottleneck:
 		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
+	case d.outrunByLoss() && d.takesBPFBBR():
+		want, evidence = bbr.Name, lossEvidence.String()+"; "+bpfBBREvidence.String()
+		reason = fmt.Sprintf("%s lost with no queue to blame: a BBR does not slow down for it", d.Goal.Loss)
 	case d.outrunByLoss() && d.facts.Congestion.Has("bbr"):
 		want, reason, evidence = "bbr", fmt.Sprintf("%s lost with no queue to blame: BBR does not slow down for it",
 			d.Goal.Loss), lossEvidence.String()
@@ -540,15 +544,44 @@ func chooseCongestionControl(d *draft) error {
 	case d.stack.Shapes():
 		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and %v", d.cc,
 			calmEvidence)
+	case d.queueIsElsewhere() && d.takesBPFBBR():
+		want, evidence = bbr.Name, bpfBBREvidence.String()
+		reason = "no rate is given, so the queue is at the provider: bpf_bbr keeps it short, and losses without a " +
+			"queue do not slow it down"
 	default:
 		d.note("congestion control",
 			"%s stays: BBR helps where packets are lost without a queue; tell of it with --loss", d.cc)
+	}
+	if d.queueIsElsewhere() && !d.facts.Admin && d.facts.Objects[bbr.Name] == host.Unknown && want == "" {
+		d.note("congestion control", "weir up would choose %s if this kernel takes it, which only root can tell: "+
+			"sudo weir plan", bbr.Name)
+	}
+	if asked := d.Goal.CC; want == bbr.Name && asked != want {
+		if err := d.register(); err != nil {
+			return err
+		}
 	}
 	if want != "" {
 		d.sysctl(congestionControl, want, reason+"; connections already open keep theirs", evidence)
 		d.cc = want
 	}
 	return nil
+}
+
+// queueIsElsewhere reports whether this host ends connections whose bottleneck, as far as is known, is no queue of its
+// own. The congestion controls are those that bpf_bbr was measured beside: another was chosen for a reason.
+func (d *draft) queueIsElsewhere() bool {
+	g := d.Goal
+	endsTCP := g.Serves != servesUDP && (g.Role != "relay" || g.Carries.has(Proxy))
+	return g.Rate == 0 && !g.Unknown() && g.CC != "keep" && endsTCP && !d.stack.Shapes() &&
+		slices.Contains([]string{"cubic", "reno", "bbr", bbr.Name}, d.cc)
+}
+
+// takesBPFBBR reports whether the kernel has this program's bpf_bbr, or takes it.
+func (d *draft) takesBPFBBR() bool {
+	now := kernel.VersionOf(d.facts)
+	return now == kernel.NotOurs || now == kernel.Unseen || now == kernel.Version(d.facts.Congestion.Brings) ||
+		d.facts.Objects[bbr.Name] == host.Yes
 }
 
 // register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change.
