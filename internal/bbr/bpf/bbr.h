@@ -6,8 +6,8 @@
  *
  *   queue     In CRUISE a flow keeps some packets of its own in the bottleneck's queue: a number that grows with the square root of its rate. All flows of a
  *             queue see the same delay, and one with less than its share finds that it has too few, whatever its RTT is: it goes faster, and the others slower.
- *   rising    While it has too few it goes faster by itself. UP is for paths that lose packets, and where others keep the queue full.
- *   others    Where the delay does not obey, others keep the queue full: then it says nothing, and cwnd is a multiple of the BDP.
+ *   rising    While it has too few it goes faster by itself. UP is for paths that lose packets.
+ *   others    Where the delay does not obey, others keep the queue full: then it says nothing, and the flow takes its share as cubic does.
  *   loss      Congestion is what is lost beyond what is lost of packets that are sent gently, too.
  *   marks     They lower the short-term bounds by alpha / 2 where feedback is accurate (RFC 9768), and as a loss does where it is that of RFC 3168.
  */
@@ -18,27 +18,38 @@
 #define NONE		0xffffffffU
 
 enum {
-	MIN_CWND	= 4,		/* packets */
+	MIN_CWND	= 3,		/* packets: the draft's 4 keep a queue of their own where many share a slow link */
 	BETA		= 307,		/* what a loss takes: 0.3 */
 	LOSS_SHARE	= 20,		/* lost of a round: above 2 % it is congestion */
 	STARTUP_SHARE	= 300,		/* the same before the pipe is full, where nothing queues: above 29 % it is a policer */
+	HEADROOM	= 56,		/* 5 %: the draft's 15 is what a policer with little room leaves unused */
 	PROBE_RTT_AFTER	= 4882,		/* 5 s, in 1.024 ms */
+	PROBE_RTT_MS	= 98,		/* 100 ms, and a round at least: twice as long costs 1 % at 10 ms */
 
 	/*
-	 * The queue. Six packets for each square root of a packet/ms are 3 ms of one flow at 50 Mbit/s, 6 of four, 12 of sixteen. The delay is heard a round
-	 * late, and takes another to obey: the time in which too many are to be gone has to be longer than both, or all flows swing together.
+	 * The queue. Six packets for each square root of a packet/ms are 3 ms of one flow at 50 Mbit/s, and 6 of four. Of more flows, each of which is slower than
+	 * SLOW, it grows with the fourth root of their number: 8 ms of sixteen, and 14 of 64. The delay is heard a round late, and takes another to obey: the time
+	 * in which too many are to be gone has to be longer than both, or all flows swing together.
 	 */
-	QUEUE_K		= 24,		/* quarters of a packet */
-	QUEUE_LEAST	= 2,		/* quarters of a packet */
+	QUEUE_K		= 23,		/* quarters of a packet */
+	QUEUE_SLOW	= 12582,	/* packets/us << 24: 0.75 packets/ms */
+	QUEUE_LEAST	= 1,		/* quarters of a packet */
 	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
 	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
 	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds, and longer where a round is above 131 ms */
 	FLOOR_SHARE	= 512,		/* of what was measured: delay takes no more, unless less than that comes through */
 	BEYOND_SHIFT	= 4,		/* how far the rate may be ahead of what was measured */
 
-	/* Others keep the queue full if it never was half as long again as it should be. A flow that aims at less than two packets cannot tell. */
-	HELD_PERCENT	= 150, HELD_LEAST = 8,
-	HELD_CWND	= 145,		/* % of the BDP then: the draft's 200 takes more than its share of what cubic fills */
+	/*
+	 * Others keep the queue full if its delay never was below half as much again as it should be, or less than that where packets were lost. A flow that aims
+	 * at less than two packets cannot tell. Then inflight_shortterm is a window as cubic's (RFC 9438): each round with losses takes 0.3 of it, and it has that
+	 * back in 3.2 s, a large one later. Its least growth is that of Reno with such a cut. cwnd is to be what limits, so pacing leaves it room.
+	 *
+	 * Flows may take each other for such others. So all of a host empty their part of the queue together, by its clock: if it was theirs, they see that.
+	 */
+	HELD_PERCENT	= 150, HELD_LOSSY = 140, HELD_LEAST = 8,
+	HELD_MS		= 7500, HELD_LARGE = 128, HELD_GAIN = 120, HELD_REST = 2, /* ms; packets; %; rounds from one cut to the next */
+	HELD_PROBE_SHIFT = 13,		/* every 8.4 s */
 
 	UP_CWND		= 130, UP_ROUNDS = 1, /* %, and rounds that UP waits for more */
 	UP_SHARE	= 512,		/* of what the queue took away, UP tries to have back */
@@ -85,18 +96,31 @@ static __always_inline void set_pacing(struct sock *sk, u64 rate)
 	sk->sk_pacing_rate = rate < bound ? rate : bound;
 }
 
-/* The quarters of a packet that a flow of this rate is to have in the queue: k times the square root of the packets that it sends in a ms. */
-GLOBAL u32 queue_of(u32 bw)
+/* The square root of what is below 2^32, without a branch: a verifier would follow each of 2^16 ways. */
+GLOBAL u32 root_of(u64 square)
 {
-	s64 x = (u64)bw * 1000 * QUEUE_K * QUEUE_K >> BW_SHIFT; /* k is in quarters */
+	s64 x = square;
 	u32 root = 0, bit;
 	int i;
 
-	for (i = 15; i >= 0; i--) { /* without a branch: a verifier would follow each of 2^16 ways */
+	for (i = 15; i >= 0; i--) {
 		bit = 1U << i;
 		root += bit & (u32)~((x - (s64)(root + bit) * (root + bit)) >> 63);
 	}
-	return max_of(root, QUEUE_LEAST);
+	return root;
+}
+
+/*
+ * The quarters of a packet that a flow of this rate is to have in the queue: k times the square root of the packets that it sends in a ms, and for a slow one
+ * less, with the power of three quarters.
+ */
+GLOBAL u32 queue_of(u32 bw)
+{
+	u32 queue = root_of((u64)bw * 1000 * QUEUE_K * QUEUE_K >> BW_SHIFT); /* k is in quarters */
+
+	if (bw < QUEUE_SLOW)
+		queue = share_of(queue, root_of((u64)root_of(((u64)bw << 20) / QUEUE_SLOW) << 10));
+	return max_of(queue, QUEUE_LEAST);
 }
 
 static __always_inline void enter(struct tcp_sock *tp, struct bbr *b, u8 state)
@@ -156,11 +180,11 @@ static __always_inline u32 base_rtt(const struct tcp_sock *tp, const struct bbr 
 /* Did the delay not obey? It never was what flows like this one would make of it. */
 static __always_inline bool others_hold(const struct tcp_sock *tp, const struct bbr *b)
 {
-	u32 base = base_rtt(tp, b), bw = max_bw(b), queue = queue_of(bw);
+	u32 base = base_rtt(tp, b), bw = max_bw(b), queue = queue_of(bw), percent = b->hi != NONE || b->lo != NONE ? HELD_LOSSY : HELD_PERCENT;
 
 	/* (One that aims at less than two packets cannot tell.) */
 	return b->cycle_rtt != NONE && b->cycle_rtt > base && queue >= HELD_LEAST &&
-	       (u64)packets(4ULL * bw, b->cycle_rtt - base) * 100 > (u64)queue * HELD_PERCENT;
+	       (u64)packets(4ULL * bw, b->cycle_rtt - base) * 100 > (u64)queue * percent;
 }
 
 /* The least that a packet of this round has waited, us. */
@@ -193,6 +217,24 @@ static __always_inline void hear_queue(struct tcp_sock *tp, struct bbr *b, u32 m
 		rate += (u64)rate * (b->queue - own) / b->queue * ms >> RISE_SHIFT;
 		b->rate = min_of(rate, bound);
 	}
+}
+
+/* A round is over while others keep the queue full: inflight_shortterm is a window as cubic's. */
+static __always_inline void share_queue(struct tcp_sock *tp, struct bbr *b, u32 ms, bool lossy, u32 cut)
+{
+	u32 lo = b->lo == NONE ? tp->snd_cwnd : b->lo, grown;
+
+	b->gain = HELD_GAIN;
+	if (b->raise)
+		b->raise--;
+	if (lossy && !b->raise) {
+		lo -= share_of(lo, cut ? cut : BETA);
+		b->raise = HELD_REST;
+	} else if (!lossy && !b->app && tp->snd_cwnd >= lo) {
+		grown = min_of(min_of(lo, HELD_LARGE + (lo >> 2)), 1 << 16) * min_of(ms, 1024);
+		lo += (max_of(grown, HELD_MS / 4 * 3) + bpf_get_prandom_u32() % HELD_MS) / HELD_MS;
+	}
+	b->lo = max_of(lo, MIN_CWND);
 }
 
 static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
@@ -236,6 +278,10 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 	}
 	if (b->state == STARTUP)
 		goto out;
+	if (b->held && b->state == CRUISE) {
+		share_queue(tp, b, ms, cut || (u64)lost << SHARE_SHIFT > (u64)all * (b->tolerate + (b->tolerate >> 1)), cut);
+		goto out;
+	}
 	if (!cut) {
 		if (b->lo != NONE)
 			b->lo += max_of(b->lo >> 5, 1);
@@ -279,7 +325,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 {
 	struct bbr *b = BBR(tp);
 	u32 now = now_of(tp), flight = in_flight(tp), acked = rs->acked_sacked, gain = 100, cwnd, target, bw, bound, n;
-	bool round = false, grew;
+	bool round = false, grew, due, shares;
 	u64 rate;
 
 	if (rs->rtt_us > 0) {
@@ -350,9 +396,20 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		/* Not after a timeout: what comes through then says nothing of the bandwidth, and the filter must not forget it. */
 		if (b->rto || (s32)(now - b->cycle_at) < 0 && b->rounds <= 62)
 			break;
+		n = b->held;
 		b->held = others_hold(tp, b);
-		if (b->held || b->hi != NONE || b->lo != NONE) {
-			if (b->held || b->lo != NONE || !b->queued || b->rate == NONE)
+		if (b->held) {
+			if (!n)
+				b->lo = max_of(packets(max_bw(b), tp->srtt_us >> 3), MIN_CWND);
+			b->rate = NONE;
+			new_cycle(tp, b);
+			enter(tp, b, CRUISE);
+			break;
+		}
+		if (n)
+			b->gain = 100;
+		if (b->hi != NONE || b->lo != NONE) {
+			if (b->lo != NONE || !b->queued || b->rate == NONE)
 				b->rate = NONE;
 			else /* half way back */
 				b->rate += share_of(max_bw(b) - min_of(b->rate, max_bw(b)), UP_SHARE);
@@ -403,7 +460,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	case PROBE_RTT:
 		/* full_bw is not needed meanwhile: it is when this ends. */
 		if (!b->full_bw && flight <= max_of(packets(bw, b->min_rtt) >> 1, MIN_CWND) + 2) {
-			b->full_bw = (now + 195) | 1;
+			b->full_bw = (now + (b->held ? 2 * PROBE_RTT_MS : PROBE_RTT_MS)) | 1;
 			b->round_end = tp->delivered;
 			b->rounds = 0;
 			b->min_rtt = NONE; /* forget it: the least that is seen from now on */
@@ -413,13 +470,14 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		if (b->full_bw && (s32)(now - b->full_bw) > 0 && b->rounds > 0 || now - b->phase_at > 3000) {
 			b->min_rtt_at = now;
 			tp->snd_cwnd = max_of(b->prior_cwnd, tp->snd_cwnd);
-			if (b->lo != NONE)
+			if (b->lo != NONE && !b->held)
 				b->lo = b->rate = NONE;
 			enter(tp, b, CRUISE);
 		}
 		break;
 	}
-	if (b->state != PROBE_RTT && b->state != STARTUP && now - b->min_rtt_at > PROBE_RTT_AFTER && !b->idle && !b->rto) {
+	due = b->held ? now >> HELD_PROBE_SHIFT != b->phase_at >> HELD_PROBE_SHIFT : now - b->min_rtt_at > PROBE_RTT_AFTER;
+	if (due && b->state != PROBE_RTT && b->state != STARTUP && !b->idle && !b->rto) {
 		b->prior_cwnd = tp->snd_cwnd;
 		b->full_bw = 0;
 		enter(tp, b, PROBE_RTT);
@@ -448,8 +506,9 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		target = (u64)target * UP_CWND / 100;
 		break;
 	}
-	if (b->held && b->state != PROBE_RTT && b->state != STARTUP)
-		target = (u64)packets(bw, b->min_rtt) * HELD_CWND / 100;
+	shares = b->held && b->state == CRUISE && b->lo != NONE;
+	if (shares)
+		target = b->lo;
 	if (b->state != PROBE_RTT) /* what TSO and delayed ACKs keep: three bursts of a millisecond */
 		target += (b->queue >> 1) + max_of(min_of(packets(bw, 1000), 44) * 3, 1) + max_of(b->extra[0], b->extra[1]);
 	cwnd = tp->snd_cwnd;
@@ -458,8 +517,10 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	else if (cwnd < target || tp->delivered < 20)
 		cwnd += acked;
 	bound = b->hi;
-	if (b->hi != NONE && (b->state == CRUISE || b->state == DOWN))
-		bound = b->hi - (b->hi >> 3); /* headroom */
+	if (shares)
+		bound = NONE;
+	else if (b->hi != NONE && (b->state == CRUISE || b->state == DOWN))
+		bound = b->hi - share_of(b->hi, HEADROOM);
 	bound = min_of(bound, b->lo);
 	cwnd = max_of(min_of(cwnd, bound), MIN_CWND);
 	if (b->state == PROBE_RTT)
