@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
@@ -46,10 +47,15 @@ func tracks(n uint64) func(*host.Facts) {
 // noQueue is a load that waits in no queue.
 func noQueue(f *host.Facts) { f.Deep.Sockets.Queueing = 0 }
 
-func bbr(f *host.Facts) {
+func usesBBR(f *host.Facts) {
 	f.Sysctls[congestionControl] = host.Sysctl{Value: "bbr"}
 	f.Congestion.Available = []string{"bbr", "cubic", "reno"}
 	f.Deep.Sockets.Congestion = map[string]int{"bbr": f.Deep.Sockets.Total}
+}
+
+// takesBPFBBR is a kernel that takes weir's own congestion control.
+func takesBPFBBR(f *host.Facts) {
+	f.Congestion.Brings, f.Objects = "89abcdef", map[string]host.Support{bbr.Name: host.Yes}
 }
 
 // load is 14 of 17 busy connections that wait.
@@ -272,10 +278,10 @@ func servers(t *testing.T) []diagnosed {
 		{"no default route, and a busy CPU", facts(func(f *host.Facts) { f.Uplink, f.Deep.CPU = "", 0.9 }),
 			[]string{"! There is no default route.", "✓ Programs wait for the CPU."}},
 		{"stock, mq", facts(uplink(t, "mq | fq_codel", 4)), []string{"✓ Nothing to do."}},
-		{"stock, a kernel whose default is bbr", facts(bbr), []string{"✓ Nothing to do."}},
-		{"bbr set by hand", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} }),
+		{"stock, a kernel whose default is bbr", facts(usesBBR), []string{"✓ Nothing to do."}},
+		{"bbr set by hand", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} }),
 			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
-		{"bbr by a file", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+		{"bbr by a file", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1)), []string{"✓ Nothing to do."}},
 
 		{"a policer that drops now", facts(load, policer(500e6, 254), sockets(func(s *host.Sockets) {
@@ -333,7 +339,7 @@ func servers(t *testing.T) []diagnosed {
 			sysctl("ipv4.tcp_pacing_ss_ratio", "200")), []string{"! tcp_pacing_ca_ratio is 90 (kernel: 120)."}},
 		{"a pace below the kernel's", facts(sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
 			[]string{"✓ tcp_pacing_ss_ratio is 199 (kernel: 200)."}},
-		{"a pace below the kernel's, bbr", facts(bbr, uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
+		{"a pace below the kernel's, bbr", facts(usesBBR, uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
 			[]string{"✓ Nothing to do."}},
 		{"a small receive buffer", facts(brings(4, host.Windows{Maximum: 3, Scale: 1, Largest: 49152})),
 			[]string{"! Receive buffers hold back what comes in."}},
@@ -425,7 +431,7 @@ func servers(t *testing.T) []diagnosed {
 		{"fq's maxrate that binds", facts(uplink(t, "fq maxrate 5mbit", 1), load, noQueue,
 			sockets(func(s *host.Sockets) { s.Rate = 17 * 5e6 })),
 			[]string{"! fq on eth0 lets each connection have 5mbit."}},
-		{"a SYN proxy, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, Proxy: true} }),
+		{"a SYN proxy, bbr", facts(usesBBR, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, Proxy: true} }),
 			[]string{"! SYN cookies or a SYN proxy, with BBR."}},
 		{"no connections", facts(sockets(func(s *host.Sockets) { *s = host.Sockets{Read: true} })),
 			[]string{"✓ cubic, and no connections."}},
@@ -450,7 +456,7 @@ func servers(t *testing.T) []diagnosed {
 			sockets(func(s *host.Sockets) { s.Accepted = 9 })), []string{"✓ Nothing to do."}},
 		{"ECN 0 beside a queue that cannot mark", facts(sysctl("ipv4.tcp_ecn", "0"),
 			uplink(t, "tbf rate 50mbit burst 32k latency 50ms", 1)), []string{"✓ Nothing to do."}},
-		{"ECN 0 beside a queue that marks, bbr", facts(bbr, sysctl("ipv4.tcp_ecn", "0"),
+		{"ECN 0 beside a queue that marks, bbr", facts(usesBBR, sysctl("ipv4.tcp_ecn", "0"),
 			uplink(t, "cake bandwidth 50mbit dual-dsthost", 1)), []string{"✓ Nothing to do."}},
 		{"cake's default fairness, one address", facts(uplink(t, "cake bandwidth 50mbit", 1),
 			func(f *host.Facts) { f.Links[1].Addrs = []string{"192.0.2.7/24", "2001:db8::7/64"} }),
@@ -579,6 +585,10 @@ func servers(t *testing.T) []diagnosed {
 		{"no cake, no htb", facts(kernelWith("fq_codel", "mq")), []string{"! Linux 6.12.107."}},
 		{"no cake, no htb, and the provider's queue", facts(load, kernelWith("fq_codel", "mq")),
 			[]string{"✗ The queue is not yours.", "! Linux 6.12.107."}},
+		{"the provider's queue, and a kernel that takes bpf_bbr", facts(load, takesBPFBBR),
+			[]string{"✗ The queue is not yours."}},
+		{"no cake, no htb, the provider's queue, and bpf_bbr", facts(load, takesBPFBBR, kernelWith("fq_codel", "mq")),
+			[]string{"✗ The queue is not yours.", "! Linux 6.12.107."}},
 		{"no cake, no fq_codel, and htb shapes", facts(kernelWith("htb", "pfifo", "mq"),
 			uplink(t, "htb rate 50mbit | pfifo limit 100", 1)), []string{"✓ Linux 6.12.107."}},
 
@@ -591,11 +601,11 @@ func servers(t *testing.T) []diagnosed {
 		{"sysctl.conf on Debian 12", facts(debian12, sysctl("ipv4.tcp_fastopen", "3"),
 			set("ipv4.tcp_fastopen", "3", "/etc/sysctl.conf", 7)), []string{"✓ Nothing to do."}},
 
-		{"lowat 8192, bbr", facts(bbr, set("ipv4.tcp_notsent_lowat", "8192", "/etc/sysctl.d/a.conf", 1),
+		{"lowat 8192, bbr", facts(usesBBR, set("ipv4.tcp_notsent_lowat", "8192", "/etc/sysctl.d/a.conf", 1),
 			sysctl("ipv4.tcp_notsent_lowat", "8192")), []string{"✗ tcp_notsent_lowat 8192 makes BBR queue."}},
 		{"lowat 8192, cubic", facts(set("ipv4.tcp_notsent_lowat", "8192", "/etc/sysctl.d/a.conf", 1),
 			sysctl("ipv4.tcp_notsent_lowat", "8192")), []string{"! tcp_notsent_lowat 8192 costs wake-ups."}},
-		{"lowat 16384, bbr", facts(bbr, set("ipv4.tcp_notsent_lowat", "16384", "/etc/sysctl.d/a.conf", 1),
+		{"lowat 16384, bbr", facts(usesBBR, set("ipv4.tcp_notsent_lowat", "16384", "/etc/sysctl.d/a.conf", 1),
 			sysctl("ipv4.tcp_notsent_lowat", "16384")), []string{"! tcp_notsent_lowat 16384 costs wake-ups."}},
 		{"lowat as Weir sets it", facts(sysctl("ipv4.tcp_notsent_lowat", "131072"),
 			writer(host.Writer{By: "weir", File: "/var/lib/weir/journal.json"})), []string{"✓ Nothing to do."}},
@@ -623,7 +633,7 @@ func servers(t *testing.T) []diagnosed {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12,
 				0.0812
 		})), []string{"! The path loses packets without a queue."}},
-		{"lossy, bbr", facts(bbr, load, sockets(func(s *host.Sockets) {
+		{"lossy, bbr", facts(usesBBR, load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.LossyBBR,
 				s.LossyShare = 0, 12, 12, 0.08
 		})),
@@ -698,7 +708,7 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✓ Nothing to do."}},
 		{"device", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Rate = 0, 940_000_000 })),
 			[]string{"✓ The device is the limit."}},
-		{"default_qdisc too late", facts(bbr, made, sysctl("core.default_qdisc", "fq"),
+		{"default_qdisc too late", facts(usesBBR, made, sysctl("core.default_qdisc", "fq"),
 			set("core.default_qdisc", "fq", "/etc/sysctl.conf", 1)),
 			[]string{"! default_qdisc is fq, and eth0 has fq_codel."}},
 		{"default_qdisc, and a queue of one's own", facts(uplink(t, "cake bandwidth 50mbit dual-dsthost", 1),
@@ -712,7 +722,7 @@ func servers(t *testing.T) []diagnosed {
 		{"cake's default fairness, relay", facts(uplink(t, "cake bandwidth 50mbit nat", 1),
 			sysctl("ipv4.ip_forward", "1")), []string{"✓ Nothing to do."}},
 
-		{"ECN 1, bbr", facts(bbr, sysctl("ipv4.tcp_ecn", "1")),
+		{"ECN 1, bbr", facts(usesBBR, sysctl("ipv4.tcp_ecn", "1")),
 			[]string{"! ECN is asked for, and BBR does not listen."}},
 		{"ECN 1, a server", facts(sysctl("ipv4.tcp_ecn", "1"), sockets(func(s *host.Sockets) { s.Accepted = 9 })),
 			[]string{"! tcp_ecn 1 changes nothing here."}},
@@ -737,13 +747,13 @@ func servers(t *testing.T) []diagnosed {
 		{"tuned, and its files again", facts(set("ipv4.tcp_fastopen", "1", "/etc/sysctl.d/99-z.conf", 1),
 			writer(host.Writer{By: "tuned", File: "/etc/tuned/p/tuned.conf", Line: 3, Sysctl: "net.ipv4.tcp_fastopen",
 				Value: "3", Yields: true})), []string{"! tcp_fastopen is set by several, to different values."}},
-		{"bbr by ufw", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+		{"bbr by ufw", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			writer(host.Writer{By: "ufw", File: "/etc/ufw/sysctl.conf", Line: 3, Sysctl: congestionControl,
 				Value: "bbr"})), []string{"✓ Nothing to do."}},
-		{"bbr, and a script that may set it", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+		{"bbr, and a script that may set it", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			writer(host.Writer{By: "rc.local", File: "/etc/rc.local", Line: 3, Sysctl: host.SomeSetting})),
 			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
-		{"bbr by a file of the wrong name", facts(bbr, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+		{"bbr by a file of the wrong name", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/99-bbr", Line: 1, Sysctl: congestionControl,
 				Value: "bbr", Idle: "its name does not end in .conf"}),
 			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/99-bbr", Line: 2, Sysctl: tcpECN, Value: "1",
@@ -810,7 +820,7 @@ func servers(t *testing.T) []diagnosed {
 		{"containers", facts(sysctl("ipv4.tcp_ecn", "1"), set("ipv4.tcp_ecn", "1", "/etc/sysctl.d/a.conf", 1),
 			func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }),
 			[]string{"! Containers do not inherit the settings."}},
-		{"a container with another congestion control", facts(bbr, func(f *host.Facts) {
+		{"a container with another congestion control", facts(usesBBR, func(f *host.Facts) {
 			f.Deep.Loaded = []string{"tcp_bbr"}
 			f.Deep.Contained = []host.Contained{
 				{By: "docker", Name: "web", File: "/d/hostconfig.json", Sysctl: congestionControl, Value: "cubic"},
@@ -843,7 +853,7 @@ func servers(t *testing.T) []diagnosed {
 			f.Links = append(f.Links,
 				host.Link{Name: "wg0", Kind: "wireguard"})
 		}), []string{"✓ Tunnels."}},
-		{"WireGuard, bbr", facts(bbr, func(f *host.Facts) {
+		{"WireGuard, bbr", facts(usesBBR, func(f *host.Facts) {
 			f.Links = append(f.Links,
 				host.Link{Name: "wg0", Kind: "wireguard"})
 		}), []string{"! BBR does nothing for what is tunnelled."}},
@@ -856,9 +866,9 @@ func servers(t *testing.T) []diagnosed {
 		{"TCP's memory, nearly", facts(func(f *host.Facts) {
 			f.Deep.TCPMemory = host.TCPMemory{Held: 95 << 20, Mark: 96 << 20}
 		}), []string{"✓ Nothing to do."}},
-		{"SYN cookies, bbr", facts(bbr, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }),
+		{"SYN cookies, bbr", facts(usesBBR, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }),
 			[]string{"! SYN cookies or a SYN proxy, with BBR."}},
-		{"few SYN cookies, bbr", facts(bbr, func(f *host.Facts) {
+		{"few SYN cookies, bbr", facts(usesBBR, func(f *host.Facts) {
 			f.Deep.SYN = host.SYN{Accepted: 1000,
 				CookiesGood: 9}
 		}), []string{"✓ Nothing to do."}},
@@ -870,7 +880,7 @@ func servers(t *testing.T) []diagnosed {
 			s.Congestion = map[string]int{"bbr": 4,
 				"cubic": 5}
 		})), []string{"✓ 5 of 9 connections use cubic."}},
-		{"a file that only root can read", facts(bbr, func(f *host.Facts) {
+		{"a file that only root can read", facts(usesBBR, func(f *host.Facts) {
 			f.Deep.Loaded = []string{"tcp_bbr"}
 			f.Deep.Unknown = []host.Unread{{Why: "needs root", File: "/etc/sysctl.d/a.conf"}}
 		}), []string{"✓ Nothing to do."}},
@@ -878,7 +888,7 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! tcp_rmem default is 100000 (kernel: 131072)."}},
 		{"no start at all", facts(sysctl("ipv4.tcp_wmem", "4096 0 4194304")),
 			[]string{"! tcp_wmem default is 0 (kernel: 16384)."}},
-		{"loss, and bbr that old connections have not", facts(bbr, func(f *host.Facts) {
+		{"loss, and bbr that old connections have not", facts(usesBBR, func(f *host.Facts) {
 			f.Deep.Loaded = []string{"tcp_bbr"}
 		}, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1), sockets(func(s *host.Sockets) {
 			s.Busy, s.Lossy, s.LossyShare = 4, 3, 0.0234
@@ -891,7 +901,7 @@ func servers(t *testing.T) []diagnosed {
 		}), []string{"✓ Nothing to do."}},
 		{"an AQM of the kernel's own making", facts(uplink(t, "dualpi2", 1), made),
 			[]string{"! default_qdisc is fq_codel, and eth0 has dualpi2."}},
-		{"connections that are older", facts(bbr, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
+		{"connections that are older", facts(usesBBR, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
 			sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })),
 			[]string{"! 4 of 9 connections use bbr."}},
 	}
@@ -1101,7 +1111,7 @@ func TestDiagnoseIsPure(t *testing.T) {
 // Whatever a host is read as, a diagnosis ends.
 func FuzzDiagnose(f *testing.F) {
 	for _, facts := range []host.Facts{{}, with(f, looked, load),
-		with(f, looked, bbr, uplink(f, "mq | fq", 4), set("ipv4.tcp_ecn", "1", "/etc/sysctl.conf", 1, unread))} {
+		with(f, looked, usesBBR, uplink(f, "mq | fq", 4), set("ipv4.tcp_ecn", "1", "/etc/sysctl.conf", 1, unread))} {
 		text, err := json.Marshal(facts)
 		if err != nil {
 			f.Fatal(err)

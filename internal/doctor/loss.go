@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 
+	"weir/internal/bbr"
 	"weir/internal/host"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -46,7 +47,7 @@ func lossyPath(p *patient) []Finding {
 			"drops what exceeds a rate looks the same: then tell --rate.",
 		Try: fmt.Sprintf("weir plan --loss %s", share), Evidence: evidence,
 	}
-	if p.cc == "bbr" {
+	if p.cc == "bbr" || p.cc == bbr.Name {
 		f.Try, f.Remark = "", "restart the services that hold these connections: new ones get BBR"
 	}
 	return []Finding{f}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/host"
+	"weir/internal/plan"
 	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -72,8 +74,13 @@ func (p *patient) atProvider(root qdisc.Qdisc) Finding {
 	if p.queueName() == "noqueue" {
 		f.Why = "There is no queue at this device. Yours is in the provider's box."
 	}
-	if p.carried.OneCard {
+	switch hears := plan.TakesBPFBBR(p.Facts) && p.cc != bbr.Name; {
+	case p.carried.OneCard:
 		f.Try, f.Remark = p.planned(planRelay, whatRate)
+	case hears && f.Try == "":
+		f.Try, f.Remark = "weir plan", "without --rate it chooses "+bbr.Name+", a sender that keeps that queue short"
+	case hears:
+		f.Remark += "; without --rate it chooses " + bbr.Name + ", a sender that keeps that queue short"
 	}
 	return f
 }

@@ -99,7 +99,7 @@ func relays(t *testing.T) []diagnosed {
 			[]string{"✓ Tunnels."}},
 		{"a client's tunnel", edits{traffic(900e6, 20e6, 1e6, 0), device("tuntap", "tun0", 880e6, 18e6,
 			func(l *host.Link) { l.RxPkts, l.TxQLen = 5e5, 500 })}, []string{"✓ Tunnels."}},
-		{"a tunnel, bbr", edits{bbr, measuredTun, openvpn}, []string{"! " + tun, ring,
+		{"a tunnel, bbr", edits{usesBBR, measuredTun, openvpn}, []string{"! " + tun, ring,
 			"! BBR does nothing for what is tunnelled."}},
 
 		// Who is told apart.

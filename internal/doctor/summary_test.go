@@ -37,7 +37,7 @@ func TestSummarize(t *testing.T) {
 			"queue-at-provider"}},
 		{"a FIFO", facts(uplink(t, "pfifo_fast", 1), load, full), Summary{true, "Downloads make everything else on " +
 			"this server slow: replies wait 164 ms in this server's own queue.", "weir plan", "", "queue-in-fifo"}},
-		{"what is harmful goes before what binds", facts(bbr, lowat, load, sockets(func(s *host.Sockets) {
+		{"what is harmful goes before what binds", facts(usesBBR, lowat, load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Receiver = 0, 17
 		})), Summary{true, "A setting makes downloads slow down everything else: they keep too much on the way.",
 			"weir up",

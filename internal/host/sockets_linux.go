@@ -19,6 +19,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bbr"
 	"weir/internal/units"
 )
 
@@ -464,7 +465,7 @@ func (a *aggregate) busy(x *sender, lately account) (bound bool) {
 		const lost, some = 0.01, 10 // of the bytes; segments, of which fewer are an accident
 		if sent > 0 && again/sent >= lost && lately.repeats >= some {
 			a.Lossy++
-			if x.cc == "bbr" {
+			if x.cc == "bbr" || x.cc == bbr.Name {
 				a.LossyBBR++
 			}
 			a.sent += sent

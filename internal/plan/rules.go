@@ -532,7 +532,7 @@ func chooseCongestionControl(d *draft) error {
 	case l4sBottleneck:
 		d.wants[congestionControl] = d.cc // and not what another goal would rather have
 		d.note("congestion control", "%s stays: BBR would do harm under DualPI2, also where packets are lost", d.cc)
-	case d.outrunByLoss() && d.takesBPFBBR():
+	case d.outrunByLoss() && TakesBPFBBR(d.facts):
 		want, evidence = bbr.Name, lossEvidence.String()+"; "+bpfBBREvidence.String()
 		reason = fmt.Sprintf("%s lost with no queue to blame: a BBR does not slow down for it", d.Goal.Loss)
 	case d.outrunByLoss() && d.facts.Congestion.Has("bbr"):
@@ -544,7 +544,7 @@ func chooseCongestionControl(d *draft) error {
 	case d.stack.Shapes():
 		d.note("congestion control", "%s stays: behind the shaper cubic and BBR are as calm, and %v", d.cc,
 			calmEvidence)
-	case d.queueIsElsewhere() && d.takesBPFBBR():
+	case d.queueIsElsewhere() && TakesBPFBBR(d.facts):
 		want, evidence = bbr.Name, bpfBBREvidence.String()
 		reason = "no rate is given, so the queue is at the provider: bpf_bbr keeps it short, and losses without a " +
 			"queue do not slow it down"
@@ -577,11 +577,11 @@ func (d *draft) queueIsElsewhere() bool {
 		slices.Contains([]string{"cubic", "reno", "bbr", bbr.Name}, d.cc)
 }
 
-// takesBPFBBR reports whether the kernel has this program's bpf_bbr, or takes it.
-func (d *draft) takesBPFBBR() bool {
-	now := kernel.VersionOf(d.facts)
-	return now == kernel.NotOurs || now == kernel.Unseen || now == kernel.Version(d.facts.Congestion.Brings) ||
-		d.facts.Objects[bbr.Name] == host.Yes
+// TakesBPFBBR reports whether a kernel has this program's bpf_bbr, or takes it.
+func TakesBPFBBR(f host.Facts) bool {
+	now := kernel.VersionOf(f)
+	return now == kernel.NotOurs || now == kernel.Unseen || now == kernel.Version(f.Congestion.Brings) ||
+		f.Objects[bbr.Name] == host.Yes
 }
 
 // register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change.
