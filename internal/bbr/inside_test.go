@@ -286,3 +286,71 @@ func TestInLife(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Thousands of connections outlive the name, carry on, and leave nothing behind.
+func TestMany(t *testing.T) {
+	kerneltest.In(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const many = 10000
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4 * many, Max: 4 * many}); err != nil {
+		t.Fatal(err)
+	}
+	loopback(t)
+	before := choose(t, "")
+	if err := Load(); err != nil {
+		t.Fatal(err)
+	}
+	choose(t, Name)
+	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(listener)
+	var address unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(unix.Bind(listener, address), unix.Listen(listener, 16)); err != nil {
+		t.Fatal(err)
+	}
+	if address, err = unix.Getsockname(listener); err != nil {
+		t.Fatal(err)
+	}
+	var from, to []int
+	for range many {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from = append(from, fd)
+		if err := unix.Connect(fd, address); err != nil {
+			t.Fatal(err)
+		}
+		if fd, _, err = unix.Accept4(listener, unix.SOCK_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		to = append(to, fd)
+	}
+	choose(t, before)
+	if err := Remove(); err != nil {
+		t.Error(err)
+	}
+	if all, err := Connections(); err != nil || len(all) != 2*many {
+		t.Errorf("it tells of %d connections, %v", len(all), err)
+	}
+	for i, fd := range from {
+		text := []byte("still here")
+		if _, err := unix.Write(fd, text); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := unix.Read(to[i], text); err != nil || n == 0 {
+			t.Fatalf("connection %d: %d bytes, %v", i, n, err)
+		}
+	}
+	for _, fd := range slices.Concat(from, to) {
+		// At once, without a minute in TIME-WAIT.
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		_ = unix.Close(fd)
+	}
+	if all, err := Connections(); err != nil || len(all) > 0 {
+		t.Errorf("it tells of %d connections when all are closed, %v", len(all), err)
+	}
+}
