@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A BBR that hears: the algorithm alone. bbr.bpf.c makes a congestion control in BPF of it, twin.c one of a kernel's own.
+ * A BBR that hears: the algorithm alone. bbr.bpf.c makes a congestion control in BPF of it, twin.c one of a kernel's own, and random.c tries it.
  *
  * Its model and its states are those of draft-ietf-ccwg-bbr, and so are the numbers that have no reason of their own here. What it does otherwise:
  *
@@ -28,12 +28,12 @@ enum {
 
 	/*
 	 * The queue. Six packets for each square root of a packet/ms are 3 ms of one flow at 50 Mbit/s, and 6 of four. Of more flows, each of which is slower than
-	 * SLOW, it grows with the fourth root of their number: 8 ms of sixteen, and 14 of 64. The delay is heard a round late, and takes another to obey: the time
+	 * SLOW, it grows with the fourth root of their number: 7 ms of sixteen, and 14 of 64. The delay is heard a round late, and takes another to obey: the time
 	 * in which too many are to be gone has to be longer than both, or all flows swing together.
 	 */
-	QUEUE_K		= 23,		/* quarters of a packet */
+	QUEUE_K		= 22,		/* quarters of a packet */
 	QUEUE_SLOW	= 12582,	/* packets/us << 24: 0.75 packets/ms */
-	QUEUE_LEAST	= 1,		/* quarters of a packet */
+	QUEUE_LEAST	= 2,		/* quarters of a packet: of less, a flow that sends two at a time takes the second for too many */
 	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
 	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
 	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds, and longer where a round is above 131 ms */
@@ -85,6 +85,9 @@ static __always_inline u32 bw_of(const struct bbr *b) { return b->rate == NONE ?
 
 /* What a rate delivers in a time. */
 static __always_inline u32 packets(u64 bw, u32 us) { return bw * us >> BW_SHIFT; }
+
+/* A rate, never 0 and to the byte: what is slow has no packets in a second to round to. */
+static __always_inline u64 bytes_per_second(const struct tcp_sock *tp, u64 bw) { return ((bw * tp->mss_cache >> 8) * 1000000 >> (BW_SHIFT - 8)) + 1; }
 
 static __always_inline u32 share_of(u32 n, u32 share) { return (u64)n * share >> SHARE_SHIFT; }
 
@@ -194,7 +197,7 @@ static __always_inline u32 delay_of(const struct bbr *b)
 }
 
 /* A round is over in which nothing was lost or marked beyond measure: what does its delay say? */
-static __always_inline void hear_queue(struct tcp_sock *tp, struct bbr *b, u32 ms)
+static __always_inline void hear_queue(struct bbr *b, u32 ms)
 {
 	u32 delay = delay_of(b);
 	u32 own = packets(4ULL * b->bw_round, delay), rate = bw_of(b), sent = max_of(packets(4ULL * rate, GONE_US + GONE_RTTS * b->min_rtt), 1);
@@ -286,7 +289,7 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 		if (b->lo != NONE)
 			b->lo += max_of(b->lo >> 5, 1);
 		if (b->full)
-			hear_queue(tp, b, ms);
+			hear_queue(b, ms);
 		goto out;
 	}
 	b->gain = 100;
@@ -477,7 +480,8 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		break;
 	}
 	due = b->held ? now >> HELD_PROBE_SHIFT != b->phase_at >> HELD_PROBE_SHIFT : now - b->min_rtt_at > PROBE_RTT_AFTER;
-	if (due && b->state != PROBE_RTT && b->state != STARTUP && !b->idle && !b->rto) {
+	/* REFILL and UP last longer than 5 s where an RTT is above a second: what they find out comes first. */
+	if (due && (b->state == DRAIN || b->state == DOWN || b->state == CRUISE) && !b->idle && !b->rto) {
 		b->prior_cwnd = tp->snd_cwnd;
 		b->full_bw = 0;
 		enter(tp, b, PROBE_RTT);
@@ -491,7 +495,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	bw = bw_of(b);
 	if (b->state != CRUISE)
 		gain = gain * 99 / 100 ? : 1;
-	rate = ((u64)bw * gain / 100 * 1000000 >> BW_SHIFT) * tp->mss_cache;
+	rate = bytes_per_second(tp, (u64)bw * gain / 100);
 	if (b->full || rate > sk->sk_pacing_rate)
 		set_pacing(sk, rate);
 	target = packets(bw, b->min_rtt);
@@ -510,7 +514,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	if (shares)
 		target = b->lo;
 	if (b->state != PROBE_RTT) /* what TSO and delayed ACKs keep: three bursts of a millisecond */
-		target += (b->queue >> 1) + max_of(min_of(packets(bw, 1000), 44) * 3, 1) + max_of(b->extra[0], b->extra[1]);
+		target += (b->queue >> 1) + max_of(min_of(packets(bw, 1000), 44) * 3, 2) + max_of(b->extra[0], b->extra[1]);
 	cwnd = tp->snd_cwnd;
 	if (b->full)
 		cwnd = min_of(cwnd + acked, target);
@@ -574,5 +578,5 @@ static __always_inline void bbr_restart(struct sock *sk, struct tcp_sock *tp)
 	b->idle = 1;
 	b->epoch_at = (u32)tp->tcp_mstamp;
 	b->epoch_acked = 0;
-	set_pacing(sk, ((u64)bw_of(b) * 1000000 >> BW_SHIFT) * tp->mss_cache);
+	set_pacing(sk, bytes_per_second(tp, bw_of(b)));
 }

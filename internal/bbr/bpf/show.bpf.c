@@ -72,8 +72,6 @@ const struct shown *shown_type __attribute__((unused)); /* so that the object de
 
 #define OFFSET(type, field) __builtin_preserve_field_info(((struct type *)0)->field, 0 /* BPF_FIELD_BYTE_OFFSET */)
 
-static __always_inline u64 bytes_of(u64 bw, u32 mss) { return (bw * 1000000 >> BW_SHIFT) * mss; }
-
 static __always_inline bool ours(const char *name)
 {
 	const char own[] = "bpf_bbr";
@@ -123,8 +121,8 @@ int show(struct bpf_iter__tcp *ctx)
 	s.pacing = ((struct sock *)tp)->sk_pacing_rate;
 
 	b = BBR(tp);
-	s.rate = bytes_of(bw_of(b), s.mss);
-	s.most = bytes_of(max_bw(b), s.mss);
+	s.rate = bytes_per_second(tp, bw_of(b));
+	s.most = bytes_per_second(tp, max_bw(b));
 	s.min_rtt = b->min_rtt;
 	s.hi = b->hi;
 	s.lo = b->lo;
