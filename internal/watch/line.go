@@ -22,6 +22,7 @@ type Line struct {
 	Outgoing   *Shown         `json:"outgoing,omitempty"`
 	Incoming   *Shown         `json:"incoming,omitempty"`
 	Clients    *live.Result   `json:"connections,omitempty"` // of the busiest 100 networks; the last look
+	BBR        *Senders       `json:"bpf_bbr,omitempty"`     // where it is registered, and root looks
 	Goal       *change.Status `json:"status,omitempty"`      // as weir status --json has it
 	GoalError  string         `json:"status_error,omitempty"`
 	Findings   []Seen         `json:"findings"`
@@ -51,6 +52,9 @@ func (s State) Line() Line {
 		Findings: s.Findings, Unknown: s.Doctor.Unknown}
 	if l.Findings == nil {
 		l.Findings = []Seen{}
+	}
+	if s.BBR.Connections > 0 {
+		l.BBR = &s.BBR
 	}
 	if !s.ClientsAt.IsZero() {
 		r := s.Clients

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bbr"
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
@@ -36,6 +37,8 @@ type Reader struct {
 	doctor      chore
 	clients     chore
 	goal        chore
+	senders     chore
+	registered  bool             // bpf_bbr is
 	followed    []presence.Queue // of the goal
 }
 
@@ -78,7 +81,8 @@ func Open(dev string, store change.Store) (*Reader, error) {
 	r := &Reader{dev: dev, store: store, conn: conn,
 		doctor:  chore{every: 5 * time.Second, share: 0.0015},
 		clients: chore{every: time.Second, share: 0.003},
-		goal:    chore{every: 5 * time.Second, share: 0.0015}}
+		goal:    chore{every: 5 * time.Second, share: 0.0015},
+		senders: chore{every: 2 * time.Second, share: 0.0015}}
 	if r.connections, err = host.OpenConnections(); err != nil {
 		conn.Close()
 		return nil, err
@@ -129,6 +133,15 @@ func (r *Reader) second() (e Event, err error) {
 	}
 	r.clients.do(func() { e.Clients = r.look() })
 	e.ClientsWhy = r.unread
+	r.senders.do(func() {
+		e.BBR = &Senders{}
+		if !r.registered {
+			return
+		}
+		if all, err := bbr.Connections(); err == nil {
+			e.BBR = sendersOf(all)
+		}
+	})
 	r.goal.do(func() {
 		status, err := r.store.Status()
 		e.Goal = &Goal{At: time.Now(), Status: status, Err: err}
@@ -150,6 +163,7 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 		}
 		facts.Uplink = r.dev
 	}
+	r.registered = facts.Congestion.Registered != ""
 	link, _ := facts.Link(facts.Uplink)
 	r.out.now(link)
 	ifb, there := facts.Link(link.Redirect)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/change"
 	"weir/internal/meter"
 	"weir/internal/meter/live"
@@ -64,7 +65,7 @@ func (v View) Lines(s State) []string {
 		most = many
 	}
 	top, middle := slices.Concat(v.head(s), v.followed(s), v.verdict(s)), slices.Concat(v.parts(s), v.incoming(s))
-	bottom := slices.Concat(v.goal(s), v.findings(s, most))
+	bottom := slices.Concat(v.senders(s), v.goal(s), v.findings(s, most))
 	if v.Height == 0 { // there is room to read each to its end
 		bottom = v.wrapped(bottom)
 	}
@@ -323,6 +324,22 @@ func (v View) chosen(all []live.Network) []live.Network {
 	})
 	slices.SortStableFunc(chosen, orders()[v.Sort].compare)
 	return chosen
+}
+
+// senders says what the connections with bpf_bbr do.
+func (v View) senders(s State) []string {
+	if s.BBR.Connections == 0 {
+		return nil
+	}
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(s.BBR.States)) {
+		parts = append(parts, fmt.Sprintf("%d %s", s.BBR.States[state], state))
+	}
+	line := fmt.Sprintf("%s: %s: %s", bbr.Name, text.Counted(s.BBR.Connections, "connection"), strings.Join(parts, ", "))
+	if s.BBR.OthersQueue > 0 {
+		line += fmt.Sprintf("; others fill the queue of %d", s.BBR.OthersQueue)
+	}
+	return text.Wrap("", "  ", line+" (weir cc show)", v.Width)
 }
 
 // goal says how the host stands to its goal, and what the timer does.

@@ -14,6 +14,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"weir/internal/bbr"
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/follow/presence"
@@ -94,16 +95,22 @@ func TestScreen(t *testing.T) {
 	unseen.ClientsWhy, unseen.Goal.Err = "the module tcp_diag is not loaded", errors.New("not for you")
 	cut := followed(true, presence.Doing{Tries: "more is tried", Last: &presence.Step{At: at(171), From: 99.75e6,
 		To: 49.875e6, Why: "packets waited 42 ms beyond this host"}})
+	senders, model := busy(), func(state string, held bool) bbr.Connection {
+		return bbr.Connection{Model: &bbr.Model{State: state, OthersQueue: held}}
+	}
+	senders.Add(Event{BBR: sendersOf([]bbr.Connection{model("CRUISE", true), model("UP", false), model("CRUISE", true),
+		{Version: "0123abcd"}})})
 	for name, c := range map[string]struct {
 		s State
 		v View
 	}{
-		"80x24":  {busy(), View{Width: 80, Height: 24}},
-		"200x60": {busy(), View{Width: 200, Height: 60}},
-		"once":   {busy(), View{Width: 100}},
-		"paused": {paused, View{Width: 80, Height: 30, Paused: true, Sort: 1, Filter: "2001", Typing: true}},
-		"unseen": {unseen, View{Width: 80, Height: 24}},
-		"start":  {State{}, View{Width: 80, Height: 24}},
+		"bpf_bbr": {senders, View{Width: 100}},
+		"80x24":   {busy(), View{Width: 80, Height: 24}},
+		"200x60":  {busy(), View{Width: 200, Height: 60}},
+		"once":    {busy(), View{Width: 100}},
+		"paused":  {paused, View{Width: 80, Height: 30, Paused: true, Sort: 1, Filter: "2001", Typing: true}},
+		"unseen":  {unseen, View{Width: 80, Height: 24}},
+		"start":   {State{}, View{Width: 80, Height: 24}},
 
 		"followed-80x24":  {cut, View{Width: 80, Height: 24}},
 		"followed-200x60": {cut, View{Width: 200, Height: 60}},

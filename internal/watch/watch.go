@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/bbr"
 	"weir/internal/change"
 	"weir/internal/doctor"
 	"weir/internal/follow/presence"
@@ -177,6 +178,29 @@ type Event struct {
 	Doctor     *Diagnosis
 	Goal       *Goal
 	Followed   []presence.Queue // of the goal, what the follower does now
+	BBR        *Senders
+}
+
+// Senders are the connections with bpf_bbr.
+type Senders struct {
+	Connections int            `json:"connections"`
+	States      map[string]int `json:"states,omitempty"` // how many of them are in which, of those that can be read
+	OthersQueue int            `json:"others_queue"`     // of how many others keep the queue full
+}
+
+// sendersOf sums connections up.
+func sendersOf(all []bbr.Connection) *Senders {
+	s := &Senders{Connections: len(all), States: map[string]int{}}
+	for _, c := range all {
+		if c.Model == nil {
+			continue
+		}
+		s.States[c.State]++
+		if c.OthersQueue {
+			s.OthersQueue++
+		}
+	}
+	return s
 }
 
 // Ended is a second that has ended.
@@ -210,6 +234,7 @@ type State struct {
 	Doctor     Diagnosis
 	Goal       Goal
 	Findings   []Seen // those that are there and then those that went, the newest first
+	BBR        Senders
 }
 
 // Add takes in what was read.
@@ -227,6 +252,9 @@ func (s *State) Add(e Event) {
 		s.Clients, s.ClientsAt = *e.Clients, s.Now
 	}
 	s.ClientsWhy = e.ClientsWhy
+	if e.BBR != nil {
+		s.BBR = *e.BBR
+	}
 	if e.Doctor != nil {
 		s.Findings = follow(s.Findings, *e.Doctor, s.Doctor.At.IsZero())
 		s.Doctor = *e.Doctor
