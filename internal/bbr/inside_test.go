@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -282,6 +283,61 @@ func TestInLife(t *testing.T) {
 	if fresh := connect(t); fresh.set(Name) != nil || fresh.has() != Name {
 		t.Errorf("the new one cannot be chosen: %s", fresh.has())
 	}
+	if err := Remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What an acknowledgement costs, in instructions: in a time that is exact, one takes a nanosecond. Some 100 are those of
+// the call and of counting it.
+func TestInCost(t *testing.T) {
+	kerneltest.In(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	loopback(t)
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetMTU(lo, 1500) // many acknowledgements for each round
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/proc/sys/kernel/bpf_stats_enabled", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	before := choose(t, "")
+	if err := Load(); err != nil {
+		t.Fatal(err)
+	}
+	choose(t, Name)
+	c := connect(t)
+	c.carry(16 << 20)
+	calls, cost := time.Duration(0), time.Duration(0)
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if err != nil {
+			break
+		}
+		id = next
+		program, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := program.Info()
+		if stats, statsErr := program.Stats(); err == nil && statsErr == nil && strings.HasPrefix(info.Name, "cong_control") {
+			calls, cost = calls+time.Duration(stats.RunCount), cost+stats.Runtime
+		}
+		_ = program.Close()
+	}
+	if calls < 100 {
+		t.Fatalf("%d calls are counted", calls)
+	}
+	const most = 900
+	t.Logf("an acknowledgement takes %d instructions, of %d", cost/calls, calls)
+	if cost/calls > most {
+		t.Errorf("more than %d", most)
+	}
+	choose(t, before)
 	if err := Remove(); err != nil {
 		t.Error(err)
 	}

@@ -41,13 +41,13 @@ enum {
 	BEYOND_SHIFT	= 4,		/* how far the rate may be ahead of what was measured */
 
 	/*
-	 * Others keep the queue full if its delay never was below half as much again as it should be, or less than that where packets were lost. A flow that aims
+	 * Others keep the queue full if its delay never was below 1.4 times what it should be and packets were lost, or below 4 times that: jitter is no other. A flow that aims
 	 * at less than two packets cannot tell. Then inflight_shortterm is a window as cubic's (RFC 9438): each round with losses takes 0.3 of it, and it has that
 	 * back in 3.2 s, a large one later. Its least growth is that of Reno with such a cut. cwnd is to be what limits, so pacing leaves it room.
 	 *
 	 * Flows may take each other for such others. So all of a host empty their part of the queue together, by its clock: if it was theirs, they see that.
 	 */
-	HELD_PERCENT	= 150, HELD_LOSSY = 140, HELD_LEAST = 8,
+	HELD_PERCENT	= 400, HELD_LOSSY = 140, HELD_LEAST = 8,
 	HELD_MS		= 7500, HELD_LARGE = 128, HELD_GAIN = 120, HELD_REST = 2, /* ms; packets; %; rounds from one cut to the next */
 	HELD_PROBE_SHIFT = 13,		/* every 8.4 s */
 
