@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bbr"
 	"weir/internal/hint"
 	"weir/internal/host"
 	"weir/internal/journal"
@@ -95,7 +96,9 @@ func TestAnotherKernel(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, Loss: 0.1}, 0))
 	m.found.Kernel, m.found.Qdiscs = "6.13", map[string]host.Support{"cake": host.No, "htb": host.Yes,
 		"fq_codel": host.Yes}
-	m.found.Congestion = host.Congestion{Available: []string{"cubic"}}
+	brings := m.found.Congestion.Brings
+	m.found.Congestion = host.Congestion{Available: []string{"cubic"}, Brings: brings}
+	m.found.Objects = map[string]host.Support{bbr.Name: host.No}
 	for range 2 { // and it still says so after the next
 		m.boot()
 		m.f.Sysctls["net.ipv4.tcp_congestion_control"] = host.Sysctl{Value: "cubic"} // the kernel refuses the file's
@@ -110,13 +113,14 @@ func TestAnotherKernel(t *testing.T) {
 		}
 		if !strings.Contains(said["eth0  root qdisc"], "cake bandwidth 49.875mbit") ||
 			!strings.Contains(said["eth0  root qdisc"], "fair between connections, not between clients") ||
-			!strings.Contains(said["net.ipv4.tcp_congestion_control"], "was bbr when it was confirmed") {
+			!strings.Contains(said["net.ipv4.tcp_congestion_control"], "was bpf_bbr when it was confirmed") {
 			t.Errorf("%+v", status.Notes)
 		}
 	}
 	// Back on the first kernel all is well again.
 	m.found.Qdiscs, m.found.Congestion = map[string]host.Support{"cake": host.Yes},
-		host.Congestion{Available: []string{"bbr", "cubic"}}
+		host.Congestion{Available: []string{"bbr", "cubic"}, Brings: brings}
+	m.found.Objects = map[string]host.Support{bbr.Name: host.Yes}
 	m.boot()
 	must[Outcome](t)(s.Boot())
 	if status := must[Status](t)(s.Status()); !status.InForce || len(status.Notes) != 0 {

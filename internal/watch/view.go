@@ -335,7 +335,8 @@ func (v View) senders(s State) []string {
 	for _, state := range slices.Sorted(maps.Keys(s.BBR.States)) {
 		parts = append(parts, fmt.Sprintf("%d %s", s.BBR.States[state], state))
 	}
-	line := fmt.Sprintf("%s: %s: %s", bbr.Name, text.Counted(s.BBR.Connections, "connection"), strings.Join(parts, ", "))
+	line := fmt.Sprintf("%s: %s: %s", bbr.Name, text.Counted(s.BBR.Connections, "connection"),
+		strings.Join(parts, ", "))
 	if s.BBR.OthersQueue > 0 {
 		line += fmt.Sprintf("; others fill the queue of %d", s.BBR.OthersQueue)
 	}
