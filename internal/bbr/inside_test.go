@@ -288,8 +288,8 @@ func TestInLife(t *testing.T) {
 	}
 }
 
-// What an acknowledgement costs, in instructions: in a time that is exact, one takes a nanosecond. Some 100 are those of
-// the call and of counting it.
+// What an acknowledgement costs, in instructions: in a time that is exact, one takes a nanosecond. Some 100 are of the
+// call and of counting it.
 func TestInCost(t *testing.T) {
 	kerneltest.In(t)
 	runtime.LockOSThread()
