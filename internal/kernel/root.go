@@ -10,6 +10,7 @@ import (
 	"weir/internal/dualpi2"
 	"weir/internal/host"
 	"weir/internal/qdisc"
+	"weir/internal/text"
 )
 
 // Root is the queueing disciplines at the root of a device.
@@ -93,7 +94,7 @@ func QueueOf(t qdisc.Tree) Queue {
 	case !ok:
 		return Queue{Other: "none"}
 	case len(t.Qdiscs) > 1 || len(t.Classes) > 0:
-		return Queue{Other: fmt.Sprintf("%s with %d classes", root.Kind, len(t.Classes))}
+		return Queue{Other: root.Kind + " with " + text.Counted(len(t.Classes), "class")}
 	}
 	return Queue{Other: root.Kind}
 }
