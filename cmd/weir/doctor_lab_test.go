@@ -91,6 +91,10 @@ func doctorCases() map[string]struct {
 			dropSome},
 		"rule": {nil, "fq_codel", "noqueue", "", "rule", []string{"✗ A firewall rule drops packets."},
 			ruleDropsSome},
+		"nested": {nil, "htb rate 100mbit | tbf rate 8mbit burst 5kb limit 60kb", "noqueue", "", doctor.LimitShaper, nil,
+			nil},
+		"no-lender": {nil, "htb rate 8mbit ceil 500mbit | fq_codel", "noqueue", "", doctor.LimitShaper, nil, nil},
+		"past":      {nil, "fq_codel", narrow, "", doctor.LimitRate, []string{"✗ The queue is not yours."}, classes(0)},
 		"hfsc":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, hfsc},
 		"by-filter": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, byFilter},
 		"band":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, band},
@@ -112,6 +116,7 @@ func doctorCases() map[string]struct {
 func limitingObjects() map[string]string {
 	return map[string]string{"class": "class 7:20 of htb on up0", "by-filter": "class 7:20 of htb on up0",
 		"hfsc": "class 7:20 of hfsc on up0", "paced": "5mbit", "band": "tbf a: on up0",
+		"nested": "tbf 2: on up0 enforces, 8mbit", "no-lender": "htb on up0 enforces, 8mbit",
 		"dropping": "the filter u32 on up0, at its egress",
 		"rmem":     "receive buffers", "window": "the route default by up0 has window 65535",
 		"rule": "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",

@@ -230,13 +230,15 @@ func refuses(f *host.Facts) {
 	f.Deep.Listened, f.Deep.Sockets.Refused = millisecond(10_000), f.Deep.Sockets.Busy
 }
 
-// classes are two of htb's, of which the second has sent most.
+// classes are two of htb's below one, of which the second has sent most.
 func classes(f *host.Facts) {
 	const root = 0x10000
 	f.Links[1].Tree = qdisc.Tree{Qdiscs: []qdisc.Qdisc{{Kind: "htb", Handle: root, Parent: qdisc.Root}},
-		Classes: []qdisc.Class{{Kind: "htb", Handle: root + 1, Parent: root, Rate: 10e6,
-			Stats: qdisc.Stats{Bytes: 1e8}},
-			{Kind: "htb", Handle: root + 2, Parent: root, Rate: 20e6, Ceil: 50e6, Stats: qdisc.Stats{Bytes: 9e8}}}}
+		Classes: []qdisc.Class{
+			{Kind: "htb", Handle: root + 3, Parent: qdisc.Root, Rate: 90e6, Stats: qdisc.Stats{Bytes: 1e9}},
+			{Kind: "htb", Handle: root + 1, Parent: root + 3, Rate: 10e6, Stats: qdisc.Stats{Bytes: 1e8}},
+			{Kind: "htb", Handle: root + 2, Parent: root + 3, Rate: 20e6, Ceil: 50e6,
+				Stats: qdisc.Stats{Bytes: 9e8}}}}
 }
 
 // unknownSpec is a queue whose options could not be read.

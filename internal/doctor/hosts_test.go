@@ -34,7 +34,13 @@ var (
 func uplink(t testing.TB, text string, queues int) func(*host.Facts) {
 	return func(f *host.Facts) {
 		hosttest.Uplink(t, text, queues)(f)
-		f.Links[1].Tree.Qdiscs[0].Stats.Bytes = 1e9
+		passed := qdisc.Stats{Bytes: 1e9}
+		for i := range f.Links[1].Tree.Qdiscs {
+			f.Links[1].Tree.Qdiscs[i].Stats = passed
+		}
+		for i := range f.Links[1].Tree.Classes {
+			f.Links[1].Tree.Classes[i].Stats = passed
+		}
 	}
 }
 

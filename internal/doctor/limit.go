@@ -300,7 +300,7 @@ func (p *patient) delivers(least, rate units.Rate) bool {
 // serves reports whether what leaves is near a rate that is enforced here, and passes where that is: by what has left
 // there while one listened; else by what connections deliver, if there has left more than they could in a second.
 func (p *patient) serves(rate units.Rate) bool {
-	sent := p.serving().Stats
+	sent := p.counted()
 	if p.deep.Listened == 0 {
 		return 8*sent.Bytes >= uint64(rate) && p.delivers(rate/10*9, rate)
 	}
@@ -321,7 +321,7 @@ func (p *patient) explains(l host.Link) bool {
 // busy connections are served.
 func (p *patient) waitAt(l host.Link) units.Duration {
 	root, _ := l.Tree.Root()
-	serves := max(rateOf(l), p.deep.Sockets.Rate)
+	serves := max(l.Tree.Rate(), p.deep.Sockets.Rate)
 	if serves == 0 {
 		return 0
 	}

@@ -261,11 +261,15 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	}
 }
 
-// A shaper is named where it is: of a tree without classes, by the discipline that has the rate.
+// A shaper is named where it is: of several below each other, by the one with the lowest rate.
 func TestShaperName(t *testing.T) {
+	const slow = "tbf rate 50mbit burst 20k limit 200k"
 	for stack, want := range map[string]string{
-		"cake bandwidth 49.875mbit":  "the rate that cake on eth0 enforces, 49.875mbit.",
-		"htb rate 50mbit | fq_codel": "the rate that htb on eth0 enforces, 50mbit.",
+		"cake bandwidth 49.875mbit":                               "the rate that cake on eth0 enforces, 49.875mbit.",
+		"htb rate 50mbit | fq_codel":                              "the rate that htb on eth0 enforces, 50mbit.",
+		"htb rate 500mbit | " + slow:                              "the rate that tbf 2: on eth0 enforces, 50mbit.",
+		"tbf rate 500mbit burst 200k limit 200k | " + slow:        "the rate that tbf 2: on eth0 enforces, 50mbit.",
+		"htb rate 50mbit | tbf rate 500mbit burst 20k limit 200k": "the rate that htb on eth0 enforces, 50mbit.",
 	} {
 		f := with(t, looked, uplink(t, stack, 1), load, noQueue, sockets(func(s *host.Sockets) { s.Rate = 49_000_000 }))
 		if got := FindBottleneck(f).Says; got != want {

@@ -76,7 +76,7 @@ func (p *patient) findHolder() host.Link {
 	return slices.MaxFunc(p.links, func(a, b host.Link) int {
 		// a rate of 0 is none, and the highest there is when one is taken from it
 		return cmp.Or(cmp.Compare(explains(a), explains(b)), cmp.Compare(drops(a), drops(b)),
-			cmp.Compare(rateOf(b)-1, rateOf(a)-1))
+			cmp.Compare(b.Tree.Rate()-1, a.Tree.Rate()-1))
 	})
 }
 
@@ -102,24 +102,15 @@ func (p *patient) foreign(sysctl, now string) bool {
 }
 
 // enforced is the rate that this host itself enforces on what leaves, in bit/s; 0: none.
-func (p *patient) enforced() units.Rate { return rateOf(p.holder) }
+func (p *patient) enforced() units.Rate { return p.holder.Tree.Rate() }
 
-// rateOf is the rate that a device's tree enforces, in bit/s; 0: none. Of several classes it is that of the one which
-// the traffic goes through.
-func rateOf(l host.Link) units.Rate {
-	if _, rate, several := l.Tree.Serving(); several {
-		return rate
-	}
-	return l.Tree.Rate()
-}
-
-// serving is what the traffic goes through there: a class, or the root as if it were one.
-func (p *patient) serving() qdisc.Class {
-	if c, _, several := p.holder.Tree.Serving(); several {
-		return c
+// counted is what passed where the rate is enforced; at the root where there is none.
+func (p *patient) counted() qdisc.Stats {
+	if s, ok := p.holder.Tree.Narrowest(); ok {
+		return s.Stats
 	}
 	root, _ := p.holder.Tree.Root()
-	return qdisc.Class{Kind: root.Kind, Handle: root.Handle, Stats: root.Stats}
+	return root.Stats
 }
 
 // queueName is the discipline that holds the packets.
@@ -137,19 +128,16 @@ func (p *patient) traits() qdisc.Traits { return qdisc.TraitsOf(p.queueName()) }
 
 // shaperName is the discipline that enforces the rate.
 func (p *patient) shaperName() string {
-	c, _, several := p.holder.Tree.Serving()
-	if several && len(p.holder.Tree.Classes) == 0 { // prio's bands, and mq's queues
-		return fmt.Sprintf("%s %s on %s", c.Kind, c.Handle, p.holder.Name)
+	s, ok := p.holder.Tree.Narrowest()
+	switch {
+	case !ok:
+		return p.queueName() + " on " + p.holder.Name
+	case s.Class && s.Several:
+		return fmt.Sprintf("the class %s of %s on %s", s.Handle, s.Kind, p.holder.Name)
+	case !s.Class && s.Parent != qdisc.Root && s.Handle != 0: // there may be several
+		return fmt.Sprintf("%s %s on %s", s.Kind, s.Handle, p.holder.Name)
 	}
-	if several {
-		return fmt.Sprintf("the class %s of %s on %s", c.Handle, c.Kind, p.holder.Name)
-	}
-	for _, q := range p.holder.Tree.Qdiscs {
-		if q.Rate() != 0 {
-			return q.Kind + " on " + p.holder.Name
-		}
-	}
-	return p.queueName() + " on " + p.holder.Name
+	return s.Kind + " on " + p.holder.Name
 }
 
 // millis writes a time as precisely as it is known.

@@ -46,12 +46,13 @@ func queue(p *patient) []Finding {
 	case queueing:
 		return []Finding{{Code: "queue-here", Severity: Fine, Title: "The queue is here.",
 			Seen: p.waits() + "; " + p.holding(root) + "."}}
-	case rate != 0 && p.carried.OneCard:
-		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue of outgoing traffic is yours.",
-			Seen: fmt.Sprintf("%s shapes to %s.", on, rate)}}
 	case rate != 0:
-		return []Finding{{Code: "queue-owned", Severity: Fine, Title: "The queue is yours.",
-			Seen: fmt.Sprintf("%s shapes to %s.", on, rate)}}
+		f := Finding{Code: "queue-owned", Severity: Fine, Title: "The queue is yours.",
+			Seen: fmt.Sprintf("Shaped to %s by %s.", rate, p.shaperName())}
+		if p.carried.OneCard {
+			f.Title = "The queue of outgoing traffic is yours."
+		}
+		return []Finding{f}
 	case p.chosenAQM(root):
 		return nil // rateless says it
 	}

@@ -29,7 +29,7 @@ func otherWriters(p *patient) (found []Finding) {
 				Try: "weir status", Remark: "tells what has drifted",
 			})
 		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Means(p.link):
-		case w.Qdisc != root.Kind && w.Qdisc != queueOf(p.link) || w.Rate != 0 && w.Rate != rateOf(p.link):
+		case w.Qdisc != root.Kind && w.Qdisc != queueOf(p.link) || w.Rate != 0 && w.Rate != p.link.Tree.Rate():
 			found = append(found, Finding{
 				Code: "queue-set-by-others", Severity: Notable,
 				Plain:  fmt.Sprintf("Something may replace the queue of %s: %s sets another.", p.link.Name, w.By),
@@ -45,7 +45,7 @@ func otherWriters(p *patient) (found []Finding) {
 
 // present is a discipline of the uplink with the rate that is enforced.
 func (p *patient) present(kind string) string {
-	return host.Writer{Qdisc: kind, Rate: rateOf(p.link)}.Queue()
+	return host.Writer{Qdisc: kind, Rate: p.link.Tree.Rate()}.Queue()
 }
 
 // udevNames finds rules that wait for the uplink by a name that it may not have when it appears.

@@ -3,9 +3,7 @@
 package qdisc
 
 import (
-	"cmp"
 	"encoding/binary"
-	"slices"
 
 	"weir/internal/units"
 )
@@ -107,60 +105,4 @@ func policed(options []byte) units.Rate {
 		return 0
 	}
 	return units.Rate(8 * uint64(binary.NativeEndian.Uint32(b[policeRate+rateBytes:])))
-}
-
-// Serving is the class below a root by which most has left recently, and the rate that it may have at most, in bit/s:
-// its own, or that of a class above it. Where nothing was counted recently it is the class in which most waits, or by
-// which most has ever left. Of a root without classes that has several disciplines, some of them with a rate, as prio's
-// bands, it is such a discipline, by its handle. It is none, without a rate, where what leaves passes no class. It is
-// false where there are not several.
-func (t Tree) Serving() (c Class, rate units.Rate, ok bool) {
-	at := map[Handle]Class{}
-	inner := map[Handle]bool{}
-	for _, c := range t.Classes {
-		at[c.Handle], inner[c.Parent] = c, true
-	}
-	leaves := slices.DeleteFunc(slices.Clone(t.Classes), func(c Class) bool { return inner[c.Handle] })
-	if len(t.Classes) == 0 {
-		leaves = t.bands()
-	}
-	if len(leaves) < 2 {
-		return Class{}, 0, false
-	}
-	root, _ := t.Root()
-	past := root.Stats.Recent.Bytes // the classes: htb sends at once what has none
-	for _, c := range leaves {
-		past -= min(past, c.Stats.Recent.Bytes)
-	}
-	c = slices.MaxFunc(leaves, func(a, b Class) int {
-		return cmp.Or(cmp.Compare(a.Stats.Recent.Bytes, b.Stats.Recent.Bytes),
-			cmp.Compare(a.Stats.Backlog, b.Stats.Backlog), cmp.Compare(a.Stats.Bytes, b.Stats.Bytes))
-	})
-	if past > c.Stats.Recent.Bytes || c.Stats.Bytes == 0 && c.Stats.Backlog == 0 {
-		return Class{}, 0, true
-	}
-	for above, there := c, true; there; above, there = at[above.Parent] {
-		if most := max(above.Ceil, above.Rate); most != 0 && (rate == 0 || most < rate) {
-			rate = most
-		}
-		delete(at, above.Handle) // of a tree that is none
-	}
-	return c, rate, true
-}
-
-// bands are the disciplines below the root as if they were classes; none where no rate is among them.
-func (t Tree) bands() (all []Class) {
-	root, _ := t.Root()
-	limited := false
-	for _, q := range t.Qdiscs {
-		if q.Parent.major() == root.Handle.major() && q.Parent != Root && q.Parent != Ingress && root.Handle != 0 {
-			rate := q.Rate()
-			all = append(all, Class{Kind: q.Kind, Handle: q.Handle, Parent: q.Parent, Rate: rate, Stats: q.Stats})
-			limited = limited || rate != 0
-		}
-	}
-	if !limited {
-		return nil
-	}
-	return all
 }

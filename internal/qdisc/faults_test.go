@@ -422,25 +422,6 @@ func TestKindsTable(t *testing.T) {
 	}
 }
 
-// The highest rate of a tree is its disciplines' or its classes'.
-func TestTreeRate(t *testing.T) {
-	cake := func(rate units.Rate) Qdisc { return Qdisc{Spec: Cake{Bandwidth: rate}} }
-	for _, c := range []struct {
-		tree Tree
-		want units.Rate
-	}{
-		{Tree{}, 0},
-		{Tree{Qdiscs: []Qdisc{cake(5e6), cake(4e6)}}, 5e6},
-		{Tree{Qdiscs: []Qdisc{cake(4e6), {Spec: TBF{Rate: 6e6}}, {Spec: BPFDualPI2{}}}}, 6e6},
-		{Tree{Qdiscs: []Qdisc{{Spec: HTB{Rate: 4e6}}}, Classes: []Class{{Rate: 9e6}, {Rate: 8e6}}}, 9e6},
-		{Tree{Qdiscs: []Qdisc{{Spec: fqSpec{MaxRate: 4e6}}, {}}}, 0},
-	} {
-		if got := c.tree.Rate(); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.tree, got, c.want)
-		}
-	}
-}
-
 // Only what differs from the kernel's present options is sent to a netem, and all of what goes together.
 func TestNetemChange(t *testing.T) {
 	names := map[uint16]string{netemCorrelation: "correlations", netemReorder: "reorder", netemCorrupt: "corrupt",

@@ -156,21 +156,6 @@ func FlowRate(s Spec) units.Rate {
 	return 0
 }
 
-// Rate is the highest rate that a tree enforces, in bit/s; 0 if it enforces none. What has no words here enforces one
-// at the root; below, it may have a queue beside it that has none.
-func (t Tree) Rate() units.Rate {
-	rate := units.Rate(0)
-	for _, q := range t.Qdiscs {
-		if q.Spec != nil || q.Parent == Root {
-			rate = max(rate, q.Rate())
-		}
-	}
-	for _, c := range t.Classes {
-		rate = max(rate, c.Rate)
-	}
-	return rate
-}
-
 // Shapes reports whether a stack enforces a rate.
 func (s Stack) Shapes() bool {
 	return slices.ContainsFunc(s, func(s Spec) bool { return Rate(s) != 0 })

@@ -32,7 +32,9 @@ func Tree(t testing.TB, text string, queues int) qdisc.Tree {
 		case levels[0].Kind() == "mq" && below > 0:
 			below = queues
 		case levels[0].Kind() == "htb":
-			built.Classes = append(built.Classes, qdisc.Class{Kind: "htb", Handle: own + 1, Parent: own})
+			htb, _ := levels[0].(qdisc.HTB)
+			built.Classes = append(built.Classes, qdisc.Class{Kind: "htb", Handle: own + 1, Parent: qdisc.Root,
+				Rate: htb.Rate, Ceil: htb.Ceil})
 		}
 		for i := range below {
 			add(own+qdisc.Handle(i+1), levels[1:])
