@@ -319,3 +319,22 @@ func TestFollowsIncoming(t *testing.T) {
 		t.Errorf("of none: %s, %v", rate, ok)
 	}
 }
+
+// What cannot be followed without CAKE can be had by leaving out what was told: a span, or that the rate be found.
+func TestWithoutCAKE(t *testing.T) {
+	for _, c := range []struct {
+		goal Goal
+		try  string
+	}{
+		{Goal{Follow: Auto}, ", or give --rate a rate"},
+		{Goal{Rate: 50e6, Follow: "20mbit..80mbit"}, ", or leave --follow out"},
+	} {
+		f := server(t)
+		f.Qdiscs = maps.Clone(f.Qdiscs)
+		f.Qdiscs["cake"] = host.No
+		p, err := planFor(c.goal, f)
+		if err != nil || p.Unavailable == nil || !strings.HasSuffix(p.Unavailable.Try, c.try) {
+			t.Errorf("%+v: %+v, %v", c.goal, p.Unavailable, err)
+		}
+	}
+}

@@ -451,7 +451,7 @@ func (d *draft) sysctl(name, want, reason, evidence string) {
 	case !ok:
 		d.note(name, "does not exist in this network namespace: not set to %s", want)
 	case now.ReadOnly:
-		d.note(name, "cannot be written here: %s stays, %s wanted", now.Value, want)
+		d.warn(name, "cannot be written here: %s stays, %s wanted", now.Value, want)
 	default:
 		d.Changes = append(d.Changes, Change{
 			Target: kernel.Target{Kind: kernel.Sysctl, Name: name}, Old: kernel.Setting(now.Value),

@@ -862,3 +862,16 @@ func TestEverySysctlIsRead(t *testing.T) {
 func driver(name string) func(*host.Facts) {
 	return func(f *host.Facts) { f.Links[1].Driver, f.Links[1].MAC = name, "52:54:00:12:34:56" }
 }
+
+// What a goal wants and cannot have is seen without being asked for.
+func TestUnwritableIsSaid(t *testing.T) {
+	f := with(t, func(f *host.Facts) {
+		f.Sysctls["net.ipv4.tcp_notsent_lowat"] = host.Sysctl{Value: "4294967295", ReadOnly: true}
+	})
+	p, err := planFor(Goal{}, f)
+	if err != nil || !slices.ContainsFunc(p.Considered, func(n Note) bool {
+		return n.Subject == "net.ipv4.tcp_notsent_lowat" && n.Kind != Aside
+	}) {
+		t.Errorf("%+v, %v", p.Considered, err)
+	}
+}

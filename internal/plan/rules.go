@@ -263,8 +263,12 @@ func (d *draft) withoutCAKE(reason string) string {
 // needCAKE says that a goal which is to be followed cannot be.
 func (d *draft) needCAKE() {
 	if d.Goal.Follow != "" && !d.takes("cake") {
+		without := "leave --follow out"
+		if d.Goal.Unknown() { // --rate auto follows, too
+			without = "give --rate a rate"
+		}
 		d.Unavailable = &hint.Error{What: fmt.Sprintf("%s: kernel %s has no CAKE, whose rate could be followed",
-			d.link.Name, d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or leave --follow out"}
+			d.link.Name, d.facts.Kernel), Try: host.AllModules(d.facts.Kernel) + ", or " + without}
 	}
 }
 
