@@ -15,6 +15,14 @@ type sizes struct{ least, start, most uint64 }
 
 func (s sizes) String() string { return fmt.Sprintf("%d %d %d", s.least, s.start, s.most) }
 
+// sizes are those of one of the two; none where it cannot be read.
+func (p *patient) sizes(sysctl string) (s sizes) {
+	if _, err := fmt.Sscan(p.Sysctls[sysctl].Value, &s.least, &s.start, &s.most); err != nil {
+		return sizes{}
+	}
+	return s
+}
+
 // buffers is about what connections' buffers start with, and what they may grow to.
 func buffers(p *patient) (found []Finding) {
 	for _, b := range []struct {
@@ -25,8 +33,8 @@ func buffers(p *patient) (found []Finding) {
 		{tcpRmem, 131072, "window"},
 		{tcpWmem, 16384, "room for what it sends"},
 	} {
-		var now sizes
-		if _, err := fmt.Sscan(p.Sysctls[b.sysctl].Value, &now.least, &now.start, &now.most); err != nil {
+		now := p.sizes(b.sysctl)
+		if now == (sizes{}) {
 			continue
 		}
 		if now.start < b.kernel {

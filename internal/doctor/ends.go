@@ -34,7 +34,15 @@ func ends(p *patient) (found []Finding) {
 			Why:      "They could send more than they may keep in flight.",
 			Evidence: evidence{Scenario: "scenarios/long-fast-link.toml"},
 		}
-		f.Try, f.Remark = p.plannedBuffer("weir plan --rate RATE --rtt TIME", tcpWmem)
+		if p.sendBuffersSet() {
+			f.Seen = fmt.Sprintf("%d of %s have all that fits into their send buffers on its way. None of those has "+
+				"more than %d bytes, and they may grow to %d.", s.Buffer, busy, s.SendBuffer, p.sizes(tcpWmem).most)
+			f.Why = "The kernel would let them grow."
+			f.Remark = "a setting of the program (SO_SNDBUF), or a lack of memory; ss -tm shows the buffer as tb"
+			f.Evidence = evidence{}
+		} else {
+			f.Try, f.Remark = p.plannedBuffer("weir plan --rate RATE --rtt TIME", tcpWmem)
+		}
 		found = append(found, f)
 	}
 	if p.receiverBound() && p.scales() {
@@ -52,6 +60,14 @@ func ends(p *patient) (found []Finding) {
 		found = append(found, p.receiveBuffersBind())
 	}
 	return found
+}
+
+// sendBuffersSet reports whether the send buffers that hold connections back are far smaller than they may be: the
+// kernel makes one larger, up to tcp_wmem, unless the program has set its size.
+func (p *patient) sendBuffersSet() bool {
+	const far = 2
+	most, now := p.sizes(tcpWmem).most, uint64(p.deep.Sockets.SendBuffer)
+	return now > 0 && far*now < most
 }
 
 // receiveBuffersBind is about windows of this host that are smaller than the path, by what most of them are.

@@ -164,6 +164,9 @@ func (p *patient) bottleneck() Bottleneck {
 			text.Counted(clamp.Metrics["cwnd"], "segment"), routeName(clamp))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
+	case p.bufferBound() && p.sendBuffersSet():
+		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room, in buffers that do not grow.",
+			of(s.Buffer))
 	case p.bufferBound():
 		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
 	case p.receiverBound() && !p.scales():
@@ -321,7 +324,10 @@ func (p *patient) explains(l host.Link) bool {
 // busy connections are served.
 func (p *patient) waitAt(l host.Link) units.Duration {
 	root, _ := l.Tree.Root()
-	serves := max(l.Tree.Rate(), p.deep.Sockets.Rate)
+	serves := l.Tree.Rate()
+	if !p.leadsIn(l) { // what the connections deliver leaves
+		serves = max(serves, p.deep.Sockets.Rate)
+	}
 	if serves == 0 {
 		return 0
 	}

@@ -70,6 +70,8 @@ func bounds(t *testing.T) []bound {
 		{"lossy, CPU short", facts(cpu, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy behind a shaper", facts(shaped, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), limitUnknown},
 		{"send buffers", facts(loadOf(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), LimitBuffer},
+		{"send buffers that are set", facts(loadOf(func(s *host.Sockets) { s.Buffer, s.SendBuffer = 5, 65536 })),
+			LimitBuffer},
 		{"receivers", facts(loadOf(func(s *host.Sockets) { s.Receiver, s.App = 5, 17 })), limitReceiver},
 		{"receivers whose windows this host keeps small", facts(sysctl("ipv4.tcp_window_scaling", "0"),
 			loadOf(func(s *host.Sockets) { s.Receiver = 5 })), limitSetting},
@@ -275,6 +277,36 @@ func TestShaperName(t *testing.T) {
 		if got := FindBottleneck(f).Says; got != want {
 			t.Errorf("%s: %s", stack, got)
 		}
+	}
+}
+
+// Acknowledgements wait in this host's own queue of what comes in, too: what is held there at its rate explains a wait,
+// whatever leaves.
+func TestWaitInward(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		queue   string
+		backlog uint64
+		want    string
+	}{
+		{"half of the wait", "tbf rate 150kbit burst 5kb limit 60kb", 1538,
+			"the rate that tbf on ifbx enforces, 150kbit."},
+		{"a little less", "tbf rate 150kbit burst 5kb limit 60kb", 1537,
+			"a rate enforced beyond this host, below what eth0 could send: 14 of 17 busy connections wait, and not here."},
+		{"no rate there", "fq_codel", 60000,
+			"a rate enforced beyond this host, below what eth0 could send: 14 of 17 busy connections wait, and not here."},
+	} {
+		f := with(t, looked, load, func(f *host.Facts) {
+			ifb := host.Link{Index: 9, Name: "ifbx", Kind: "ifb", Up: true, Tree: tree(t, c.queue, 1)}
+			ifb.Tree.Qdiscs[0].Stats = qdisc.Stats{Backlog: c.backlog, Qlen: 20}
+			f.Links[1].Redirect = "ifbx"
+			f.Links = append(f.Links, ifb)
+		})
+		got := FindBottleneck(f)
+		if got.Says != c.want {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		agrees(t, got, Diagnose(f))
 	}
 }
 

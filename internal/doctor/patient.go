@@ -54,9 +54,13 @@ func examine(facts host.Facts) *patient {
 	return p
 }
 
-// findHolder is the device whose queue explains why connections wait; else the one that drops most; else the one that
-// enforces the lowest rate.
+// findHolder is the device whose queue explains why connections wait, be it that of what comes in, where
+// acknowledgements wait; else the one that drops most; else the one that enforces the lowest rate.
 func (p *patient) findHolder() host.Link {
+	to, _ := p.Link(p.link.Redirect)
+	if p.queueing() && p.explains(to) && !slices.ContainsFunc(p.links, p.explains) {
+		return to
+	}
 	if len(p.links) < 2 {
 		return p.link
 	}
@@ -79,6 +83,9 @@ func (p *patient) findHolder() host.Link {
 			cmp.Compare(b.Tree.Rate()-1, a.Tree.Rate()-1))
 	})
 }
+
+// leadsIn reports whether a device has the queue of what arrives at the uplink.
+func (p *patient) leadsIn(l host.Link) bool { return l.Name != "" && l.Name == p.link.Redirect }
 
 // initial reports whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for
 // no other.

@@ -172,7 +172,11 @@ func (p *patient) waits() string {
 
 // holding says what waits there.
 func (p *patient) holding(root qdisc.Qdisc) string {
-	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.holder.Name, text.Counted(int(root.Stats.Qlen), "packet"))
+	held := text.Counted(int(root.Stats.Qlen), "packet")
+	if p.leadsIn(p.holder) {
+		held += " of what comes in"
+	}
+	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.holder.Name, held)
 }
 
 // spoken writes a time for a sentence, in milliseconds to two digits or more.

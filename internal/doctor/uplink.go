@@ -43,6 +43,16 @@ func uplinkDevice(p *patient) []Finding {
 			Try:   "weir doctor --dev NAME",
 		}}
 	}
+	if !p.link.Up {
+		return []Finding{{
+			Code: "uplink-down", Severity: Harmful,
+			Plain:  "Nothing leaves this server by " + dev + " now: the link is down.",
+			Title:  dev + " is down.",
+			Seen:   "It is not up, or has no carrier.",
+			Why:    "What is said here of its queue holds when the link comes up.",
+			Remark: "ip link show dev " + dev + " tells which: NO-CARRIER is the cable, or the other end",
+		}}
+	}
 	if dev == p.Uplink {
 		return nil
 	}

@@ -668,6 +668,20 @@ func TestLately(t *testing.T) {
 	}
 }
 
+// Of connections that wait for room in the send buffer the largest of those is told.
+func TestSendBuffer(t *testing.T) {
+	waiting := func(cookie uint64, queued, buffer uint32) socket {
+		return socket{state: tcpEstablished, sport: 443, to: "198.51.100.7", cc: "cubic", cookie: cookie,
+			info: map[int]uint64{infoRTT: 49_000, infoMinRTT: 48_000, infoMSS: 1448, infoUnacked: 40, infoBusy: 9,
+				infoBytesAcked: 9_000_000}, memory: []uint32{0, 131072, 0, buffer, 0, queued, 0, 0, 0}}
+	}
+	var s Sockets
+	if err := s.read(faked(waiting(1, 60_000, 65536), waiting(2, 90_000, 98304), waiting(3, 0, 4<<20)), nil,
+		""); err != nil || s.Buffer != 2 || s.SendBuffer != 98304 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // A route can bound how many segments a connection has on its way.
 func TestClamped(t *testing.T) {
 	for name, c := range map[string]struct{ cwnd, unacked, want int }{

@@ -29,6 +29,8 @@ type Sockets struct {
 	// busy, and for a fifth of that time or more held back by the receiver's window
 	Receiver int `json:"receiver_bound"`
 	Buffer   int `json:"buffer_bound"` // … by this host's send buffer
+	// the largest of those buffers, in bytes of the kernel's account; 0: not known
+	SendBuffer uint32 `json:"send_buffer,omitempty"`
 	// busy, held back by neither end, and of what they sent between two looks this host itself dropped some before it
 	// left: a rule, a filter or a full queue
 	Refused int `json:"refused,omitempty"`

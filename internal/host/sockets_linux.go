@@ -130,7 +130,7 @@ func (s *Sockets) listen(before *Sockets, passed time.Duration, most bounds) {
 	}
 	s.Busy, s.Most, s.Queueing, s.Lossy, s.LossyBBR, s.LossyShare = 0, 0, 0, 0, 0, 0
 	s.Receiver, s.Buffer, s.Refused, s.Paced, s.Pace, s.App, s.Rate, s.Fastest = 0, 0, 0, 0, 0, 0, 0, 0
-	s.Clamped = 0
+	s.Clamped, s.SendBuffer = 0, 0
 	a := &aggregate{Sockets: s, each: map[netip.Addr]int{}}
 	for i := range s.senders.recent {
 		x := &s.senders.recent[i]
@@ -446,6 +446,7 @@ func (a *aggregate) busy(x *sender, lately account) (bound bool) {
 		}
 		if lately.bufferless >= lately.busy/fifth && lately.bufferless > 0 || info.bufferFull() {
 			a.Buffer++
+			a.SendBuffer = max(a.SendBuffer, info.memory.sendBuffer)
 			bound = true
 		}
 	}
