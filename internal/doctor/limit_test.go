@@ -419,3 +419,22 @@ func TestEachLimitHasAStage(t *testing.T) {
 		t.Errorf("%d limits", limits)
 	}
 }
+
+// A device to which filters lead what leaves is one that it passes, if it is most of it.
+func TestLedOut(t *testing.T) {
+	for passed, want := range map[uint64]string{
+		5e8:     "the rate that tbf on ifbx enforces, 20mbit.",
+		5e8 - 1: "a rate enforced beyond this host, below what eth0 could send: 14 of 17 busy connections wait, and not here.",
+	} {
+		f := with(t, looked, uplink(t, "fq_codel", 1), load, func(f *host.Facts) {
+			ifb := host.Link{Index: 9, Name: "ifbx", Kind: "ifb", Up: true,
+				Tree: tree(t, "tbf rate 20mbit burst 20k limit 200k", 1)}
+			ifb.Tree.Qdiscs[0].Stats = qdisc.Stats{Bytes: passed, Backlog: 950_000, Qlen: 20}
+			f.Links[1].LedOut = []string{"ifbx"}
+			f.Links = append(f.Links, ifb)
+		})
+		if got := FindBottleneck(f).Says; got != want {
+			t.Errorf("%d bytes: %s", passed, got)
+		}
+	}
+}

@@ -152,6 +152,8 @@ type Link struct {
 	Ports []string `json:"ports,omitempty"`
 	// the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 	Redirect string `json:"redirect,omitempty"`
+	// the devices to which filters redirect what leaves by it, or some of that
+	LedOut []string `json:"led_out,omitempty"`
 }
 
 // Tunnel is the kind of tunnel that a link may be; "" if it is none. A tun device, which has no address of Ethernet's,

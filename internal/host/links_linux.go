@@ -160,9 +160,21 @@ func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool eth
 	return l
 }
 
-// readRedirects finds where incoming traffic is led.
+// readRedirects finds where traffic is led.
 func (f *Facts) readRedirects(conn *qdisc.Conn) error {
 	for i, l := range f.Links {
+		out, err := conn.LedOut(l.Index, l.Tree)
+		switch {
+		case errors.Is(err, unix.ENODEV): // it has gone meanwhile
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		for _, to := range f.Links {
+			if slices.Contains(out, to.Index) {
+				f.Links[i].LedOut = append(f.Links[i].LedOut, to.Name)
+			}
+		}
 		if !slices.ContainsFunc(l.Tree.Qdiscs, func(q qdisc.Qdisc) bool { return q.Parent == qdisc.Ingress }) {
 			continue
 		}

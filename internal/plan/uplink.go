@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -83,8 +84,9 @@ func carriers(f host.Facts, tunnel host.Link) []host.Link {
 	return slices.DeleteFunc(outward(f), func(l host.Link) bool { return len(l.Addrs) == 0 })
 }
 
-// Leaving are the devices that what leaves by one passes: that first, then what is below it, such as the ports of a
-// bridge. Where it may be one of several, only those are listed in which something waits or was dropped lately.
+// Leaving are the devices that what leaves by one passes: that first, then those to which filters lead most of it, and
+// what is below it, such as the ports of a bridge. Where it may be one of several, only those are listed in which
+// something waits or was dropped lately.
 func Leaving(f host.Facts, dev string) (links []host.Link) {
 	link, there := f.Link(dev)
 	if !there {
@@ -92,10 +94,24 @@ func Leaving(f host.Facts, dev string) (links []host.Link) {
 	}
 	links = []host.Link{link}
 	for i := 0; i < len(links); i++ {
-		for _, l := range lower(f, links[i]) {
+		for _, l := range slices.Concat(ledOut(f, links[i]), lower(f, links[i])) {
 			if !slices.ContainsFunc(links, func(known host.Link) bool { return known.Name == l.Name }) {
 				links = append(links, l)
 			}
+		}
+	}
+	return links
+}
+
+// ledOut are the devices to which filters lead what leaves by one, as far as half as much has passed there.
+func ledOut(f host.Facts, link host.Link) (links []host.Link) {
+	passed := func(l host.Link) uint64 {
+		root, _ := l.Tree.Root()
+		return cmp.Or(root.Stats.Recent.Bytes, root.Stats.Bytes)
+	}
+	for _, name := range link.LedOut {
+		if l, there := f.Link(name); there && 2*passed(l) >= passed(link) {
+			links = append(links, l)
 		}
 	}
 	return links

@@ -195,6 +195,35 @@ func (c *Conn) leads(ifindex int, whereto func(Filter) (int, bool)) (to int, ok 
 	return 0, false, nil
 }
 
+// LedOut returns to which interfaces filters redirect what leaves by another, or some of it, whose tree has been read:
+// those at its root and below, and at its egress.
+func (c *Conn) LedOut(ifindex int, t Tree) (to []int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	filters := t.Filters
+	if slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return atTheIngress(q) && q.Kind == "clsact" }) {
+		more, err := c.filters(ifindex, atEgress)
+		if err != nil {
+			return nil, err
+		}
+		filters = slices.Concat(filters, more)
+	}
+	for _, f := range filters {
+		for _, k := range filterKinds() {
+			if k.name != f.Kind {
+				continue
+			}
+			actions, _ := unpack(inner(f.Options, k.actions))
+			for _, a := range actions {
+				if dev, ok := redirection(a.Data); ok && dev > 0 && !slices.Contains(to, dev) {
+					to = append(to, dev)
+				}
+			}
+		}
+	}
+	return to, nil
+}
+
 // diverts reports whether a filter's last action redirects all packets, or all of IPv4, and whereto.
 func (f Filter) diverts() (to int, ok bool) {
 	act := uint16(matchallAct)

@@ -375,3 +375,36 @@ func TestLiveIngressBesideOthers(t *testing.T) {
 		}
 	}
 }
+
+// What leaves is led to other devices by filters at the egress, and by those at the root and below.
+func TestLedOut(t *testing.T) {
+	to := func(dev int) []byte {
+		options, err := redirectTo(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return options
+	}
+	listed := object(2, 1, atEgress, 5<<16|8, "matchall", to(9))
+	below := Filter{Kind: "matchall", Parent: 0x10000, Handle: 1, Options: to(7)}
+	for _, c := range []struct {
+		place   string
+		filters []Filter
+		want    string
+	}{
+		{"", nil, "[]"},
+		{"ingress", nil, "[]"},
+		{"clsact", nil, "[9]"},
+		{"clsact", []Filter{below, below}, "[7 9]"},
+		{"", []Filter{below}, "[7]"},
+		{"", []Filter{withAction("gact")}, "[]"},
+		{"", []Filter{{Kind: "matchall", Options: to(0)}}, "[]"},
+		{"", []Filter{{Kind: "nonesuch", Options: to(7)}}, "[]"},
+	} {
+		tree := Tree{Filters: c.filters, Qdiscs: []Qdisc{{Kind: c.place, Handle: 0xFFFF0000, Parent: Ingress}}}
+		got, err := (&kernel{filters: [][]byte{listed}}).dial(t).LedOut(2, tree)
+		if fmt.Sprint(got) != c.want || err != nil {
+			t.Errorf("%q, %v: %v, %v; want %s", c.place, c.filters, got, err, c.want)
+		}
+	}
+}
