@@ -18,11 +18,11 @@ func figure(id string) (value float64, known bool) {
 	case "cc/fifo | 4 downloads | bbr | added.p50":
 		return 61.77, true
 	case "cc/fifo | 4 downloads | bpf_bbr | added.p50":
-		return 5.69, true
+		return 5.12, true
 	case "cc/fifo | 4 downloads | cubic | added.p50":
 		return 164.4, true
 	case "cc/loss | loss 10% | bpf_bbr | goodput":
-		return 35.17, true
+		return 34.78, true
 	case "cc/loss | loss 10% | cubic | goodput":
 		return 0.18, true
 	case "ingress | cc bbr, 16 flows | 90 % | added.p99":
@@ -30,13 +30,13 @@ func figure(id string) (value float64, known bool) {
 	case "ingress | cc bbr, 16 flows | 99.75 % | added.p99":
 		return 99.62, true
 	case "ingress | cc bbr, 16 flows | Weir --ingress | added.p99":
-		return 2.19, true
+		return 2.37, true
 	case "ingress | cc bbr, 4 flows | 85 %, rtt 100ms (its default) | utilisation":
 		return 77.01, true
 	case "ingress | cc cubic, 1 flow | 85 %, rtt 100ms (its default) | utilisation":
 		return 79.84, true
 	case "ingress | cc cubic, 4 flows | Weir --ingress | added.p99":
-		return 0.75, true
+		return 0.76, true
 	case "ingress | cc cubic, 4 flows | Weir --ingress | utilisation":
 		return 84.79, true
 	case "ingress | cc cubic, 4 flows | as found: fq_codel | added.p99":
