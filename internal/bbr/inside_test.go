@@ -336,10 +336,10 @@ func TestInCost(t *testing.T) {
 	if calls < 100 {
 		t.Fatalf("%d calls are counted", calls)
 	}
-	const most = 900
+	const maxCost = 900
 	t.Logf("an acknowledgement takes %d instructions, the mean of %d", cost/calls, calls)
-	if cost/calls > most {
-		t.Errorf("more than %d", most)
+	if cost/calls > maxCost {
+		t.Errorf("more than %d", maxCost)
 	}
 	choose(t, before)
 	if err := Remove(); err != nil {
@@ -352,8 +352,8 @@ func TestMany(t *testing.T) {
 	kerneltest.In(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	const many = 10000
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4 * many, Max: 4 * many}); err != nil {
+	const count = 10000
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4 * count, Max: 4 * count}); err != nil {
 		t.Fatal(err)
 	}
 	loopback(t)
@@ -375,7 +375,7 @@ func TestMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	var from, to []int
-	for range many {
+	for range count {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -393,7 +393,7 @@ func TestMany(t *testing.T) {
 	if err := Remove(); err != nil {
 		t.Error(err)
 	}
-	if all, err := Connections(); err != nil || len(all) != 2*many {
+	if all, err := Connections(); err != nil || len(all) != 2*count {
 		t.Errorf("it tells of %d connections, %v", len(all), err)
 	}
 	for i, fd := range from {

@@ -341,7 +341,8 @@ func servers(t *testing.T) []diagnosed {
 			sysctl("ipv4.tcp_pacing_ss_ratio", "200")), []string{"! tcp_pacing_ca_ratio is 90 (kernel: 120)."}},
 		{"a pace below the kernel's", facts(sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
 			[]string{"✓ tcp_pacing_ss_ratio is 199 (kernel: 200)."}},
-		{"a pace below the kernel's, bbr", facts(usesBBR, uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
+		{"a pace below the kernel's, bbr", facts(usesBBR, uplink(t, "fq", 1),
+			sysctl("ipv4.tcp_pacing_ss_ratio", "199")),
 			[]string{"✓ Nothing to do."}},
 		{"a small receive buffer", facts(brings(4, host.Windows{Maximum: 3, Scale: 1, Largest: 49152})),
 			[]string{"! Receive buffers hold back what comes in."}},
@@ -626,7 +627,8 @@ func servers(t *testing.T) []diagnosed {
 			sysctl("ipv4.tcp_rmem", "4096 131072 12500000"),
 			sysctl("ipv4.tcp_wmem", "4096 16384 12499998")),
 			[]string{"! tcp_wmem maximum is below what the path holds."}},
-		{"the uplink has no carrier", facts(func(f *host.Facts) { f.Links[1].Up = false }), []string{"✗ eth0 is down."}},
+		{"the uplink has no carrier", facts(func(f *host.Facts) { f.Links[1].Up = false }),
+			[]string{"✗ eth0 is down."}},
 		{"send buffers that a program has set",
 			facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Buffer, s.SendBuffer = 0, 9, 65536 })),
 			[]string{"! Send buffers hold connections back."}},
@@ -756,7 +758,8 @@ func servers(t *testing.T) []diagnosed {
 		{"bbr by ufw", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			writer(host.Writer{By: "ufw", File: "/etc/ufw/sysctl.conf", Line: 3, Sysctl: congestionControl,
 				Value: "bbr"})), []string{"✓ Nothing to do."}},
-		{"bbr, and a script that may set it", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+		{"bbr, and a script that may set it", facts(usesBBR,
+			func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			writer(host.Writer{By: "rc.local", File: "/etc/rc.local", Line: 3, Sysctl: host.SomeSetting})),
 			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
 		{"bbr by a file of the wrong name", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
@@ -872,7 +875,8 @@ func servers(t *testing.T) []diagnosed {
 		{"TCP's memory, nearly", facts(func(f *host.Facts) {
 			f.Deep.TCPMemory = host.TCPMemory{Held: 95 << 20, Mark: 96 << 20}
 		}), []string{"✓ Nothing to do."}},
-		{"SYN cookies, bbr", facts(usesBBR, func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }),
+		{"SYN cookies, bbr", facts(usesBBR,
+			func(f *host.Facts) { f.Deep.SYN = host.SYN{Accepted: 1000, CookiesGood: 10} }),
 			[]string{"! SYN cookies or a SYN proxy, with BBR."}},
 		{"few SYN cookies, bbr", facts(usesBBR, func(f *host.Facts) {
 			f.Deep.SYN = host.SYN{Accepted: 1000,
@@ -907,7 +911,8 @@ func servers(t *testing.T) []diagnosed {
 		}), []string{"✓ Nothing to do."}},
 		{"an AQM of the kernel's own making", facts(uplink(t, "dualpi2", 1), made),
 			[]string{"! default_qdisc is fq_codel, and eth0 has dualpi2."}},
-		{"connections that are older", facts(usesBBR, set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
+		{"connections that are older", facts(usesBBR,
+			set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1),
 			sockets(func(s *host.Sockets) { s.Congestion = map[string]int{"bbr": 4, "cubic": 5} })),
 			[]string{"! 4 of 9 connections use bbr."}},
 	}
@@ -1181,7 +1186,8 @@ func TestStages(t *testing.T) {
 		holds  string
 		unseen string
 	}{
-		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, receive buffers, TCP's settings, netfilter, " +
+		{"nothing read", FindStages(host.Facts{}), "", "programs, send buffers, receive buffers, TCP's settings, " +
+			"netfilter, " +
 			"fragmentation, UDP buffers, filters, the queue here, CPU, the device, the provider, the path, receivers"},
 		{"a taprio", stages(listens, opaque("taprio", 0)), "", "the queue here"},
 		{"an Open vSwitch without a card", stages(listens, func(f *host.Facts) { f.Links[1].Kind = "openvswitch" }), "",

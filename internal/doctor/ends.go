@@ -65,9 +65,9 @@ func ends(p *patient) (found []Finding) {
 // sendBuffersSet reports whether the send buffers that hold connections back are far smaller than they may be: the
 // kernel makes one larger, up to tcp_wmem, unless the program has set its size.
 func (p *patient) sendBuffersSet() bool {
-	const far = 2
-	most, now := p.sizes(tcpWmem).most, uint64(p.deep.Sockets.SendBuffer)
-	return now > 0 && far*now < most
+	const ratio = 2
+	limit, size := p.sizes(tcpWmem).most, uint64(p.deep.Sockets.SendBuffer)
+	return size > 0 && ratio*size < limit
 }
 
 // receiveBuffersBind is about windows of this host that are smaller than the path, by what most of them are.

@@ -292,9 +292,11 @@ func TestWaitInward(t *testing.T) {
 		{"half of the wait", "tbf rate 150kbit burst 5kb limit 60kb", 1538,
 			"the rate that tbf on ifbx enforces, 150kbit."},
 		{"a little less", "tbf rate 150kbit burst 5kb limit 60kb", 1537,
-			"a rate enforced beyond this host, below what eth0 could send: 14 of 17 busy connections wait, and not here."},
+			"a rate enforced beyond this host, below what eth0 could send: " +
+				"14 of 17 busy connections wait, and not here."},
 		{"no rate there", "fq_codel", 60000,
-			"a rate enforced beyond this host, below what eth0 could send: 14 of 17 busy connections wait, and not here."},
+			"a rate enforced beyond this host, below what eth0 could send: " +
+				"14 of 17 busy connections wait, and not here."},
 	} {
 		f := with(t, looked, load, func(f *host.Facts) {
 			ifb := host.Link{Index: 9, Name: "ifbx", Kind: "ifb", Up: true, Tree: tree(t, c.queue, 1)}
@@ -423,8 +425,9 @@ func TestEachLimitHasAStage(t *testing.T) {
 // A device to which filters lead what leaves is one that it passes, if it is most of it.
 func TestLedOut(t *testing.T) {
 	for passed, want := range map[uint64]string{
-		5e8:     "the rate that tbf on ifbx enforces, 20mbit.",
-		5e8 - 1: "a rate enforced beyond this host, below what eth0 could send: 14 of 17 busy connections wait, and not here.",
+		5e8: "the rate that tbf on ifbx enforces, 20mbit.",
+		5e8 - 1: "a rate enforced beyond this host, below what eth0 could send: " +
+			"14 of 17 busy connections wait, and not here.",
 	} {
 		f := with(t, looked, uplink(t, "fq_codel", 1), load, func(f *host.Facts) {
 			ifb := host.Link{Index: 9, Name: "ifbx", Kind: "ifb", Up: true,

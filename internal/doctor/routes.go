@@ -69,7 +69,7 @@ func locksCwnd(r host.RouteMetrics) bool {
 func (p *patient) boundBy(r host.RouteMetrics) (why []string) {
 	const first, small = 10, 1000 // segments that the kernel starts with (RFC 6928); bytes, of which more is common
 	m := r.Metrics
-	given := func(name string, below int) bool { n, set := m[name]; return set && n > 0 && n < below }
+	isBelow := func(name string, usual int) bool { n, set := m[name]; return set && n > 0 && n < usual }
 	if hasWindow(r) {
 		s := fmt.Sprintf("No more than about %s can be on its way to this host", text.Bytes(float64(m["window"])))
 		if rtt := time.Duration(p.deep.Sockets.RTT); rtt > 0 {
@@ -82,13 +82,13 @@ func (p *patient) boundBy(r host.RouteMetrics) (why []string) {
 		why = append(why, fmt.Sprintf("No more than %s can be on their way from here.",
 			text.Counted(m["cwnd"], "segment")))
 	}
-	if given("initcwnd", first) || given("initrwnd", first) {
+	if isBelow("initcwnd", first) || isBelow("initrwnd", first) {
 		why = append(why, fmt.Sprintf("Connections start with less than the kernel's %d segments.", first))
 	}
 	if slices.Contains(r.Locked, "mtu") {
 		why = append(why, "Where the path takes only smaller packets, they leave in fragments.")
 	}
-	if given("mtu", small) || given("advmss", small) {
+	if isBelow("mtu", small) || isBelow("advmss", small) {
 		why = append(why, "Packets are small, and more of each is header.")
 	}
 	return why

@@ -737,8 +737,9 @@ func TestWindows(t *testing.T) {
 	} {
 		for _, older := range []bool{false, true} { // before Linux 6.2
 			read := func(l look) (s Sockets) {
-				info := map[int]uint64{infoMinRTT: rtt, infoRTT: 2 * rtt, infoBytesIn: 5*mb + l.received, infoOptions: 4,
-					infoScales: l.scale << 4, infoRcvWindow: l.window, infoRcvSSThresh: 7}
+				info := map[int]uint64{infoMinRTT: rtt, infoRTT: 2 * rtt, infoBytesIn: 5*mb + l.received,
+					infoOptions: 4,
+					infoScales:  l.scale << 4, infoRcvWindow: l.window, infoRcvSSThresh: 7}
 				if older {
 					info[infoRcvWindow], info[infoRcvSSThresh] = 0, l.window
 				}

@@ -47,22 +47,21 @@ func (e *ending) runs(l string) bool {
 	}
 	inside := e.until != nil
 	if !inside {
-		rest := l
+		body := l
 		if m := caseLabel.FindStringSubmatch(l); m != nil && endLabel.MatchString(m[1]) {
-			e.until, rest = branchEnds, m[2]
+			e.until, body = branchEnds, m[2]
 		} else if m := endFunction.FindStringSubmatch(l); m != nil {
-			e.until, rest = functionEnds, m[1]
+			e.until, body = functionEnds, m[1]
 		} else if endIf.MatchString(l) {
 			e.until = ifEnds
-			_, rest, _ = strings.Cut(l, "then")
+			_, body, _ = strings.Cut(l, "then")
 		} else {
 			return true
 		}
-		l = rest
+		l = body
 	}
 	if e.until.MatchString(l) {
-		again := e.until == ifEnds && inside && endIf.MatchString(l)
-		if !again {
+		if otherBranch := e.until == ifEnds && inside && endIf.MatchString(l); !otherBranch {
 			e.until = nil
 		}
 	}
