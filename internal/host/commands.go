@@ -23,6 +23,11 @@ type scanner struct {
 	called map[string]bool // scripts that have been read
 }
 
+const (
+	tcVariable = `(?i:(?:\w+_)?tc(?:_?(?:bin|cmd|command|path|prog|exe|exec))?)`
+	tcFound    = `(?:which|command\s+-v|type\s+-[pP])\s+tc`
+)
+
 var (
 	section = regexp.MustCompile(`^\[(\w+)\]$`)
 	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
@@ -30,16 +35,25 @@ var (
 	udevName = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
 	udevMAC  = regexp.MustCompile(`\bATTR\{address\}\s*==\s*"([^"]+)"`)
 
-	tcCommand     = regexp.MustCompile(`(?:^|[^\w.$-])(?:tc|\$TC|\$\{TC\})["']?[\s,]+(.*)`)
-	netnsExec     = regexp.MustCompile(`\bnetns\s+exec\s+\S+\s+\S*$`)
+	// tc by its name, by a variable that is called after it or found it, or by any with "qdisc" behind it.
+	tcCommand = regexp.MustCompile(`(?:^|[^\w.$-])(?:(?:tc|\$` + tcVariable + `|\$\{` + tcVariable +
+		`(?::?-[^}]*)?\}|` +
+		`\$\(` + tcFound + `\)|` + "`" + tcFound + "`" + `)["']?[\s,]+(.*)|\$\{?\w+\}?["']?\s+(qdisc\s.*))`)
 	sysctlKey     = regexp.MustCompile(`net[./](?:core|ipv4|ipv6|mptcp)[./][a-z0-9_./]+`)
 	sysctlCommand = regexp.MustCompile(`(?:^|[^\w.-])sysctl\s+(.*)`)
 	sysctlFile    = regexp.MustCompile(`(?:-\w*[pf]|--load)[\s=]+["']?/([\w./-]+)`)
 	procWrite     = regexp.MustCompile(
-		`(?:echo|printf)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*(?:>|\|\s*(?:sudo\s+)?tee\s)\s*` +
+		`(?:echo|printf(?:\s+["']?%[sdiu](?:\\n)?["']?)?)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*` +
+			`(?:>\|?|\|\s*(?:(?:sudo|doas)\s+(?:-\S+\s+)*)?(?:/\S*/)?tee\s(?:\s*-\S+\s)*)\s*` +
 			`/proc/sys/(net/[a-z0-9_/]+)`)
-	kindName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	script   = regexp.MustCompile(`(?:^|[\s"'=@!+:-])/([\w./+-]+)`)
+	// tee FILE <<< 1, cat > FILE <<< 1
+	procGiven  = regexp.MustCompile(`\b(?:tee\s|cat\s*>).*?/proc/sys/(net/[a-z0-9_/]+).*<<<\s*["']?([^"';&|]+)`)
+	procQuoted = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
+	// What tc is told by a pipe, and how a command's output is put in its place.
+	tcTold      = regexp.MustCompile(`(?:echo|printf)\s+(?:-\w+\s+)?(?:"([^"]*)"|'([^']*)')\s*\|\s*\S*$`)
+	substituted = regexp.MustCompile(`\$\([^()]*\)|` + "`[^`]*`")
+	kindName    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	script      = regexp.MustCompile(`(?:^|[\s"'=@!+:-])/([\w./+-]+)`)
 	// What is handed to a shell or an interpreter is a script, however it begins.
 	interpreted = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])` +
 		`(?:\.|source|sh|bash|dash|ash|ksh|zsh|python[\d.]*|perl)\s+(?:-\w+\s+)*["']?/([\w./+-]+)`)
@@ -101,8 +115,13 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 				quote = 0
 			}
 			continue
-		case how != isRead && !ends.runs(l):
-			continue
+		}
+		whole := l
+		if how != isRead {
+			if l = ends.runs(procQuoted.ReplaceAllString(l, "$1")); l == "" {
+				continue
+			}
+			l, quote = here(l)
 		}
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
@@ -132,7 +151,10 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			match.match(key, value)
 		}
 		if by != "cloud-init" && how != isRead {
-			l, quote, told = s.running(l, text)
+			var opened byte
+			if l, opened, told = s.running(whole, l, text); quote == 0 {
+				quote = opened
+			}
 		}
 		heredoc = s.commands(w, l)
 		if how != isRead {
@@ -191,12 +213,12 @@ func (w *Writer) match(key, value string) {
 }
 
 // running is what of a line is run. Where a text goes on behind the line, a quote or a word ends it.
-func (s *scanner) running(l string, file []byte) (commands string, quote byte, word string) {
+func (s *scanner) running(whole, l string, file []byte) (commands string, quote byte, word string) {
 	commands, quote = running(l)
 	if quote != 0 && bytes.Count(file, []byte{quote})%2 != 0 {
 		quote = 0 // an apostrophe
 	}
-	m := hereDoc.FindStringSubmatch(l)
+	m := hereDoc.FindStringSubmatch(whole)
 	if m == nil || hereRun.MatchString(commands) || tcCommand.MatchString(commands) {
 		return commands, quote, ""
 	}
@@ -262,11 +284,9 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		if match == nil {
 			break
 		}
-		before, args := tail[:match[2]], tail[match[2]:]
+		at := max(match[2], match[4]) // where its arguments begin
+		before, args := tail[:match[0]+1], tail[at:]
 		tail = args
-		if netnsExec.MatchString(strings.TrimSuffix(before, " ")) {
-			continue
-		}
 		x := w
 		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil && udevAdd.MatchString(l) {
 			x.Name = n[1]
@@ -274,8 +294,13 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		if n := udevMAC.FindStringSubmatch(l); w.By == "udev" && n != nil {
 			x.MAC = strings.ToLower(n[1])
 		}
-		words, file, ok := tcOptions(tcWords(args))
+		words, file, ok := tcOptions(tcWords(substituted.ReplaceAllString(args, "${…}")))
+		pipe := tcTold.FindStringSubmatch(before)
 		switch {
+		case ok && pipe != nil && (file == "-" || len(words) == 0 && file == ""):
+			for command := range strings.SplitSeq(pipe[1]+pipe[2], `\n`) {
+				s.queue(x, tcWords(command))
+			}
 		case !ok:
 		case file == "":
 			s.queue(x, words)
@@ -298,7 +323,10 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		}
 	}
 	for _, m := range procWrite.FindAllStringSubmatch(l, -1) {
-		assign(m[2], m[1])
+		assign(m[2], strings.TrimSuffix(m[1], `\n`))
+	}
+	for _, m := range procGiven.FindAllStringSubmatch(l, -1) {
+		assign(m[1], m[2])
 	}
 	m := sysctlCommand.FindStringSubmatch(l)
 	switch {
@@ -375,7 +403,7 @@ func assignedTo(l string, from, to int) (value string, ok bool) {
 		quote, text = text[:1], text[1:]
 	}
 	if quote == "" {
-		quote = " \t\"';&|,]"
+		quote = " \t\"';&|,]>)`"
 	}
 	if end := strings.IndexAny(text, quote); end >= 0 {
 		text = text[:end]
@@ -383,16 +411,17 @@ func assignedTo(l string, from, to int) (value string, ok bool) {
 	return text, text != "" && !strings.HasPrefix(text, "lib.mk")
 }
 
-// tcWords are the arguments of a command that begins a line.
+// tcWords are the arguments of a command that begins a line, up to where a shell ends it, or its output goes elsewhere.
 func tcWords(args string) (words []string) {
-	for _, word := range strings.Fields(args) {
-		word = strings.Trim(word, `"'[],`)
-		bare := strings.Trim(strings.TrimRight(word, ";)"), `"'[],`)
-		if word != "" && !strings.ContainsAny(word[:1], ";&|#)") {
-			words = append(words, bare)
-		}
-		if bare != word || word == "" || strings.ContainsAny(word[:1], ";&|#)") {
+	if end := strings.IndexAny(args, ";&|)>`"); end >= 0 {
+		args = args[:end]
+	}
+	for word := range strings.FieldsSeq(args) {
+		if word[0] == '#' {
 			break
+		}
+		if word = strings.Trim(word, `"'[],`); word != "" {
+			words = append(words, word)
 		}
 	}
 	return words

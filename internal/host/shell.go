@@ -31,38 +31,82 @@ var (
 // ending follows through the lines of a file which run only when something ends. These set nothing that lasts.
 type ending struct {
 	line  *regexp.Regexp // that runs then
-	until *regexp.Regexp // the line with which a part of a script ends that does; nil outside of one
+	until *regexp.Regexp // the part with which a part of a script ends that does; nil outside of one
+	depth int            // of the conditions in it
 }
 
 var (
 	branchEnds   = regexp.MustCompile(`;;|^esac\b`)
-	functionEnds = regexp.MustCompile(`(?:^|;\s*)\}`)
-	ifEnds       = regexp.MustCompile(`^(?:else|elif|fi)\b|;\s*(?:else|fi)\b`)
+	functionEnds = regexp.MustCompile(`^\}`)
+	ifEnds       = regexp.MustCompile(`^(?:else|elif|fi)\b`)
+	parenEnds    = regexp.MustCompile(`\)$`)
+	ifBegins     = regexp.MustCompile(`^(?:(?:then|else|do|[{(])\s+)*if\b`)
+	caseBegins   = regexp.MustCompile(`^case\s.*\sin\s+`)
+	// [ "$2" = down ], of which what follows && runs only then.
+	endTest = regexp.MustCompile(`(?i)^(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords + `["']?(?:\s*\]+)?$`)
 )
 
-// runs reports whether a line runs at another time than the end.
-func (e *ending) runs(l string) bool {
+// runs gives what of a line runs at another time than the end; "" if nothing does.
+func (e *ending) runs(l string) (left string) {
 	if e.line != nil && e.line.MatchString(l) {
-		return false
+		return ""
 	}
+	all := parts(l)
+	var kept []string
+	skipped := false // what && leads to
+	for i, part := range all {
+		text := strings.TrimPrefix(part.text, caseBegins.FindString(part.text))
+		if part.after == ";;" {
+			text += ";;"
+		}
+		tested := i > 0 && all[i-1].after == "&&" && (skipped || e.until == nil && endTest.MatchString(all[i-1].text))
+		skipped = false
+		switch {
+		case tested && strings.HasPrefix(text, "{"):
+			e.until = functionEnds
+		case tested && strings.HasPrefix(text, "("):
+			if e.until = parenEnds; parenEnds.MatchString(text) {
+				e.until = nil
+			}
+		case tested:
+			skipped = true
+		case e.goesOn(text):
+			kept = append(kept, part.text)
+		}
+	}
+	if len(kept) == len(all) {
+		return l
+	}
+	return strings.Join(kept, "; ")
+}
+
+// goesOn reports whether a part of a line runs at another time than the end.
+func (e *ending) goesOn(text string) bool {
 	inside := e.until != nil
 	if !inside {
-		body := l
-		if m := caseLabel.FindStringSubmatch(l); m != nil && endLabel.MatchString(m[1]) {
-			e.until, body = branchEnds, m[2]
-		} else if m := endFunction.FindStringSubmatch(l); m != nil {
-			e.until, body = functionEnds, m[1]
-		} else if endIf.MatchString(l) {
-			e.until = ifEnds
-			_, body, _ = strings.Cut(l, "then")
+		if m := caseLabel.FindStringSubmatch(text); m != nil && endLabel.MatchString(m[1]) {
+			e.until, text = branchEnds, m[2]
+		} else if m := endFunction.FindStringSubmatch(text); m != nil {
+			e.until, text = functionEnds, strings.TrimSpace(m[1])
+		} else if endIf.MatchString(text) {
+			e.until, e.depth = ifEnds, 0
+			return false
 		} else {
 			return true
 		}
-		l = body
 	}
-	if e.until.MatchString(l) {
-		if otherBranch := e.until == ifEnds && inside && endIf.MatchString(l); !otherBranch {
+	switch {
+	case e.until == ifEnds && ifBegins.MatchString(text):
+		e.depth++
+	case e.until == ifEnds && e.depth > 0:
+		if text == "fi" {
+			e.depth--
+		}
+	case e.until.MatchString(text):
+		if otherBranch := e.until == ifEnds && inside && endIf.MatchString(text); !otherBranch {
+			elseRuns := e.until == ifEnds && strings.HasPrefix(text, "else")
 			e.until = nil
+			return elseRuns
 		}
 	}
 	return false
@@ -71,7 +115,7 @@ func (e *ending) runs(l string) bool {
 var (
 	// What comes before a command, also where a file has its own word for when it runs.
 	leading = regexp.MustCompile(`^(?:(?:(?:pre-|post-)?up\s|P(?:re|ost)Up\s*=|then\s|do\s|else\s|if\s|elif\s|` +
-		`while\s|until\s|!\s|[({]\s*|sudo\s|[\w*"'|.-]+\)\s+)\s*)*`)
+		`while\s|until\s|!\s|[({]\s*|case\s.*\sin\s|sudo\s|[\w*"'|.-]+\)\s+)\s*)*`)
 	// Commands that only write, compare or look for their words.
 	sayer   = regexp.MustCompile(`^(?:echo|printf|logger|test|\[\[?|:|cat|tee|grep|egrep|sed|awk)(?:\s|$)`)
 	asShell = regexp.MustCompile(`\|\s*(?:sudo\s+)?(?:(?:ba|da|k|z)?sh|at|batch|xargs|tc|sysctl)\b`)
@@ -88,7 +132,8 @@ func running(l string) (commands string, open byte) {
 		start := leading.FindString(part.text)
 		switch {
 		case !sayer.MatchString(part.text[len(start):]):
-		case strings.Contains(part.bare, "/proc/sys/") && procWrite.MatchString(part.text):
+		case strings.Contains(part.bare, "/proc/sys/") &&
+			(procWrite.MatchString(part.text) || procGiven.MatchString(part.text)):
 		case asShell.MatchString(part.bare):
 		default:
 			open = part.open
@@ -103,15 +148,16 @@ func running(l string) (commands string, open byte) {
 // pipeline is what a shell runs at once. Bare is its text with blanks for what is in quotes.
 type pipeline struct {
 	text, bare string
-	open       byte // the quote that is not closed; 0: none
+	open       byte   // the quote that is not closed; 0: none
+	after      string // what ends it: ; ;; && || &, or "" at the end of the line
 }
 
-// parts splits a line where a shell does: at semicolons, and at && and ||, outside of quotes. A comment is left out.
+// parts splits a line where a shell does: at semicolons, &, && and ||, outside of quotes. A comment is left out.
 func parts(l string) (all []pipeline) {
 	var quote byte
 	bare, start := make([]byte, 0, len(l)), 0
-	end := func(i int) {
-		all = append(all, pipeline{strings.TrimSpace(l[start:i]), strings.TrimSpace(string(bare)), quote})
+	end := func(i int, after string) {
+		all = append(all, pipeline{strings.TrimSpace(l[start:i]), strings.TrimSpace(string(bare)), quote, after})
 		bare = bare[:0]
 	}
 	for i := 0; i < len(l); i++ {
@@ -125,18 +171,111 @@ func parts(l string) (all []pipeline) {
 		case quote != 0:
 			c = ' '
 		case c == '#' && i > 0 && strings.ContainsAny(l[i-1:i], " \t;"):
-			end(i)
+			end(i, "")
 			return all
-		case two == "&&" || two == "||" || c == ';':
-			end(i)
-			if c != ';' {
-				i++
-			}
+		case two == "&&" || two == "||" || two == ";;":
+			end(i, two)
+			i++
+			start = i + 1
+			continue
+		case c == ';', c == '&' && two != "&>" && (i == 0 || !strings.ContainsAny(l[i-1:i], "<>")):
+			end(i, two[:1])
 			start = i + 1
 			continue
 		}
 		bare = append(bare, c)
 	}
-	end(len(l))
+	if strings.TrimSpace(l[start:]) != "" || len(all) == 0 {
+		end(len(l), "")
+	}
 	return all
+}
+
+const (
+	gap     = `[\s,"']+` // between words, also those of a list
+	options = `(?:\s+-\S+)*`
+)
+
+// elsewhere is the beginning of a command that runs another one in another network namespace, in a container, or on
+// another host. The groups are the options of nsenter(1) and unshare(1), and what is behind "docker run".
+var elsewhere = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/\[-])(?:` +
+	`ip` + gap + `(?:-\w+` + gap + `)*net(?:ns?)?` + gap + `e(?:x(?:ec?)?)?` + gap + `|` +
+	`\$\S+\s+netns\s+exec\s|` +
+	`nsenter((?:\s+-(?:(?:[tSG]|-target|-setuid|-setgid)\s+\S+|\S+))*)|unshare(` + options + `)|` +
+	`(?:docker|podman|nerdctl)` + options + `(?:\s+compose` + options + `)?\s+(?:exec\s|run((?:\s+\S+)*))|` +
+	`(?:lxc|incus|pct|crictl|vzctl)\s+exec\s|(?:kubectl|oc)\s+(?:\S+\s+)*?exec\s|lxc-attach\s|` +
+	`machinectl` + options + `\s+shell\s|systemd-nspawn\s|(?:ssh|autossh|mosh|dbclient)\s)`)
+
+var (
+	entersNet  = regexp.MustCompile(`\s-(?:[na]|-net|-all)`)
+	ownTarget  = regexp.MustCompile(`\s-(?:t|-target)[\s=]*1(?:\s|$)`)
+	leavesNet  = regexp.MustCompile(`\s-(?:\w*n|-net)`)
+	hostsOwn   = regexp.MustCompile(`\s--net(?:work)?[\s=]host\b`)
+	listsWords = regexp.MustCompile(`^ip["',]`)
+)
+
+// here leaves out of a line what runs elsewhere. Where the text of such a command goes on behind the line, open is the
+// quote that ends it.
+func here(l string) (left string, open byte) {
+	for from := 0; from < len(l); {
+		m := elsewhere.FindStringSubmatchIndex(l[from:])
+		if m == nil {
+			break
+		}
+		group := func(i int) (string, bool) {
+			if m[2*i] < 0 {
+				return "", false
+			}
+			return l[from+m[2*i] : from+m[2*i+1]], true
+		}
+		nsenter, enters := group(1)
+		unshare, unshares := group(2)
+		container, starts := group(3)
+		if enters && (!entersNet.MatchString(nsenter) || ownTarget.MatchString(nsenter)) ||
+			unshares && !leavesNet.MatchString(unshare) || starts && hostsOwn.MatchString(container) {
+			from += m[1]
+			continue
+		}
+		begin := from + m[0]
+		if begin > 0 || strings.ContainsAny(l[:1], "\"'(;&|") {
+			begin++ // what is before it stays
+		}
+		var end int
+		if listsWords.MatchString(l[begin:]) {
+			end = len(l)
+		} else {
+			end, open = commandEnd(l, begin)
+		}
+		l = l[:begin] + l[end:]
+		from = begin
+	}
+	return l, open
+}
+
+// commandEnd is where the command ends that begins at l[begin:], which may be in quotes itself. If it goes on behind
+// the line, open is the quote that ends it.
+func commandEnd(l string, begin int) (end int, open byte) {
+	var around, quote byte
+	for i := 0; i < len(l); i++ {
+		c := l[i]
+		inside := i >= begin
+		switch {
+		case c == '\\':
+			i++
+		case !inside && around == 0 && (c == '"' || c == '\''):
+			around = c
+		case !inside && c == around:
+			around = 0
+		case !inside:
+		case quote == 0 && c == around && around != 0:
+			return i, 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == c:
+			quote = 0
+		case quote == 0 && (c == ';' || c == '|' || c == ')' || c == '&' && l[i-1] != '>' && l[i-1] != '<'):
+			return i, 0
+		}
+	}
+	return len(l), quote
 }

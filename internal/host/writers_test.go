@@ -410,6 +410,80 @@ func TestLinesThatRun(t *testing.T) {
 	}
 }
 
+// One line of a script may have several commands, of which some run when something ends, or elsewhere.
+func TestOneLine(t *testing.T) {
+	const tc, ecn = "tc qdisc add dev e0 root fq", "sysctl -w net.ipv4.tcp_ecn=1"
+	const rest, proc = "qdisc add dev e0 root fq", "/proc/sys/net/ipv4/tcp_ecn"
+	const here, set = "fq on e0", "net.ipv4.tcp_ecn=1"
+	for want, lines := range map[string][]string{
+		here: {
+			"[ -x /sbin/tc ] && " + tc, "[[ $1 == e0 ]] && { " + tc + "; }", "sleep 5 && " + tc + " &", "true & " + tc,
+			"(" + tc + ")", tc + "&", tc + ">/dev/null", tc + "||true", "x=`" + tc + "`", "x=$(" + tc + " 2>&1)",
+			"if ! " + tc + "; then exit 1; fi", "if [ a ]; then if [ b ]; then " + tc + "; fi; fi",
+			"LANG=C " + tc, "sudo -n /sbin/" + tc, "\\" + tc, "timeout 5 " + tc, "flock /run/x -c \"" + tc + "\"",
+			"$(which tc) " + rest, "`which tc` " + rest, "\"$(command -v tc)\" " + rest, "$tc " + rest, "${tc} " + rest,
+			"$TC_BIN " + rest, "${TC:-tc} " + rest, "$tcbin " + rest, "$CMD " + rest,
+			"echo '" + rest + "' | tc -b -", "printf '" + rest + "\\n' | tc -batch",
+			"/bin/sh -ec '" + tc + " || true'", "su - root -c \"" + tc + "\"",
+			"if [ \"$2\" = down ]; then exit; fi; " + tc, "[ \"$2\" = down ] && exit; " + tc,
+			"[ \"$2\" = down ] || " + tc, "[ \"$1\" = stop ] && { " + ecn + "; exit; }; " + tc,
+			"[ \"$1\" = stop ] && ( " + ecn + "; exit ); " + tc, "test $1 = stop && " + ecn + " && exit; " + tc,
+			"if [ $1 = down ]; then if true; then " + ecn + "; else " + ecn + "; fi; " + ecn + "; fi; " + tc,
+			"if [ $1 = down ]; then " + ecn + "; else " + tc + "; fi",
+			"case \"$2\" in up) " + tc + ";; down) " + ecn + ";; esac",
+			"case $1 in down|stop) " + ecn + ";; *) " + tc + ";; esac",
+			"start() { " + tc + "; }; stop() { " + ecn + "; }", "stop() { " + ecn + "; }; " + tc,
+			"ip netns exec blue true; " + tc, "ip -n blue link set x up && " + tc, "nsenter -t 1 -m -u -n -i " + tc,
+			"nsenter -t 5 -m " + tc, "docker run --rm --net=host img " + tc, "ssh other true; " + tc,
+			"unshare -m " + tc,
+			"sh -c 'ip netns exec blue true; " + tc + "'", "systemctl reload ssh && " + tc,
+			"ip netns exec blue sh -c '\n" + ecn + "\n'\n" + tc, "ip netns exec blue sh <<EOF\n" + ecn + "\nEOF\n" + tc,
+		},
+		"cake on ${…}": {"tc qdisc add dev $(ip r | awk '/^d/ {print $5}') root cake",
+			"tc qdisc add dev `x` root cake"},
+		set: {
+			"echo 1 >| " + proc, "echo \"1\" > \"" + proc + "\"", "echo 1 | sudo -n tee -a " + proc,
+			"printf '%s' 1 > " + proc,
+			"printf '1\\n' > " + proc, "tee " + proc + " <<< 1", "cat > " + proc + " <<< \"1\"", ecn + ">/dev/null",
+			"[ -w " + proc + " ] && echo 1 > " + proc, "sh -c \"echo 1 > " + proc + "\"", "x=$(" + ecn + ")",
+		},
+		"": {
+			"[ \"$2\" = down ] && " + tc, "[[ $2 == post-down ]] && " + tc, "echo 'echo 1 > " + proc + "'",
+			"ip netns exec blue sudo " + tc, "ip netns exec blue sh -c '" + tc + "'", "ip net e blue env X=1 " + tc,
+			"ip netns exec blue bash -c \"sleep 1; " + tc + "\"", "ip netns exec blue " + ecn,
+			"$IP netns exec \"$NS\" " + tc,
+			"ip netns exec blue sh -c 'echo 1 > " + proc + "'", "echo 1 | ip netns exec blue tee " + proc,
+			"ip -all netns exec " + tc, "nsenter -t $PID -n -- " + tc, "nsenter --target 5 --net " + ecn,
+			"nsenter --net=/run/netns/blue " + tc, "nsenter -t $P -a sh -c \"" + tc + "\"", "unshare -rn " + tc,
+			"docker exec -it c " + ecn, "podman exec c " + tc, "docker compose exec c " + tc, "docker run img " + tc,
+			"lxc exec c -- " + tc, "lxc-attach -n c -- " + tc, "pct exec 100 -- " + tc, "kubectl -n x exec p -- " + tc,
+			"machinectl shell c /sbin/" + tc, "systemd-nspawn -D x /sbin/" + tc, "ssh -p 2 root@other '" + tc + "'",
+			"sh -c 'ssh other " + tc + "'",
+			"subprocess.run(['ip', 'netns', 'exec', 'b', 'tc', 'qdisc', 'add', 'root'])",
+			"ip netns exec blue /root/q.sh",
+		},
+	} {
+		for _, l := range lines {
+			d := settings(fstest.MapFS{"etc/rc.local": executable("#!/bin/sh\n" + l + "\n"),
+				"root/q.sh": executable("#!/bin/sh\n" + tc + "\n")})
+			if got := sets(d.Writers); got != want {
+				t.Errorf("%s:\n%q, want %q", l, got, want)
+			}
+		}
+	}
+	// Outside of a shell's script, too.
+	for name, text := range map[string]string{
+		"etc/udev/rules.d/a.rules": `ACTION=="add", RUN+="/sbin/ip netns exec blue ` + tc + `"`,
+		"etc/cloud/cloud.cfg.d/a.cfg": "bootcmd:\n - ip netns exec blue " + tc +
+			"\n - [ ip, netns, exec, blue, " + ecn + " ]",
+		"etc/systemd/system/a.service": "[Service]\nExecStart=/usr/bin/nsenter --net=/x " + tc,
+	} {
+		if d := settings(fstest.MapFS{name: file(text + "\n")}); len(d.Writers) > 0 {
+			t.Errorf("%s: %q", name, sets(d.Writers))
+		}
+	}
+}
+
 // sets is what writers set.
 func sets(writers []Writer) string {
 	var all []string
