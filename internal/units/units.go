@@ -67,14 +67,27 @@ func (e *NoUnit) Error() string {
 // bytes is an error that has both: who types 50mbps means megabits more often than tc's 400. So is "1.000 Mbit/s",
 // which is a thousand in some countries; tc's own 1.000mbit is one.
 func ParseRate(s string) (Rate, error) {
+	if spaced.MatchString(s) {
+		rate, err := ParseRate(spaced.ReplaceAllString(s, "$1$2$3"))
+		if err == nil {
+			err = fmt.Errorf("%q is not a rate: %s?", s, rate)
+		}
+		return 0, err
+	}
 	if m := twoRates.FindStringSubmatch(s); m != nil {
+		first, second := inRates(m[1], m[2], m[4]), inRates(m[3], m[4], m[2])
+		if first == "" || second == "" {
+			return 0, fmt.Errorf("%q is not a rate: write it like 50mbit", s)
+		}
 		return 0, fmt.Errorf("%q is two rates: what arrives is usually the first, %s, and what leaves the second, %s",
-			s, inBits(append(readings(m[1]), m[1])[0], cmp.Or(m[2], m[4])),
-			inBits(append(readings(m[3]), m[3])[0], cmp.Or(m[4], m[2])))
+			s, first, second)
 	}
 	number, suffix := splitUnit(s)
 	meant := readings(number)
 	if len(meant) > 0 && (meant[0] != number || len(meant) > 1) && !tcRate.MatchString(s) {
+		if suffix == "" {
+			return 0, &NoUnit{"rate", s, inRates(number, "", "")}
+		}
 		return 0, askRate(s, meant, suffix)
 	}
 	rate, err := readRate(s)
@@ -82,6 +95,28 @@ func ParseRate(s string) (Rate, error) {
 		err = askRate(s, readings(m[1]), m[2]+"bit")
 	}
 	return rate, err
+}
+
+// inRates writes what one of two rates can mean, as ParseRate asks about it where it is alone; "" if it is none. One
+// without a unit has the other's. The bps of a contract are bits a second.
+func inRates(number, suffix, other string) string {
+	var meant []string
+	numbers := readings(number)
+	if tcRate.MatchString(number + suffix) {
+		numbers = []string{number}
+	}
+	suffix = cmp.Or(suffix, other)
+	for _, number := range numbers {
+		text := inBits(number, suffix)
+		if strings.HasSuffix(strings.TrimSuffix(suffix, "/s"), "B") {
+			v, _ := strconv.ParseFloat(number, 64)
+			text = inBits(strconv.FormatFloat(8*v, 'f', -1, 64), suffix)
+		}
+		if _, err := readRate(text); err == nil {
+			meant = append(meant, text)
+		}
+	}
+	return strings.Join(meant, " or ")
 }
 
 // askRate is the error for a rate that may be meant in one of these readings of its number. Where none is one it says
@@ -135,6 +170,8 @@ func readings(number string) (meant []string) {
 var (
 	grouped = regexp.MustCompile(`^[1-9]\d{0,2}(?:(?:\.\d{3})+|(?:,\d{3})+)$`)
 	tcRate  = regexp.MustCompile(`^(?i)[\d.]+(?:[kmgt]i?)?bit$`)
+	// Thousands as the Swiss and the French write them.
+	spaced = regexp.MustCompile(`(\d)[ '’\x{a0}\x{202f}](\d{3})($|\D)`)
 	// What a contract has: "100/40", "100 Mbit/s / 40 Mbit/s".
 	twoRates = regexp.MustCompile(`(?i)^\s*([\d.,]*\d)\s*([a-z]*(?:/s(?:ec)?)?)\s*/\s*([\d.,]*\d)\s*` +
 		`([a-z]*(?:/s(?:ec)?)?)\s*$`)
