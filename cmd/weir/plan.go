@@ -89,7 +89,7 @@ the one that was brought up last.`,
 			changes := text.Counted(len(p.Changes)-files, "change")
 			switch {
 			case p.Empty():
-				fmt.Fprintln(w, "Nothing to change: the goal is in force.")
+				fmt.Fprintln(w, nothingToChange(p.Considered))
 			case files == 0:
 				fmt.Fprintf(w, "%s. To make %s:  %s\n", changes, pronoun(len(p.Changes)), up)
 			case files == len(p.Changes):

@@ -217,8 +217,8 @@ func (d drained) print(w io.Writer) {
 // printUp says what was done, and what becomes of it; same is a command for the same journal.
 func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) string) {
 	for _, n := range out.Notes {
-		if n.Kind == plan.Role { // whatever else was thought about, weir plan tells
-			printText(w, n.Subject, n.Text)
+		if n.Kind == plan.Role || n.Kind == plan.Unmet && !boot { // whatever else was thought about, weir plan tells
+			printNotes(w, []plan.Note{n})
 		}
 	}
 	for _, c := range out.Done {
@@ -229,7 +229,7 @@ func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) strin
 		printNotes(w, out.Notes)
 	}
 	if len(out.Done) == 0 {
-		done = "Nothing to change: the goal is in force."
+		done = nothingToChange(out.Notes)
 	}
 	if len(out.Done) < 2 {
 		reverts = "It reverts"
@@ -248,6 +248,19 @@ func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) strin
 	default:
 		fmt.Fprintln(w, done)
 	}
+}
+
+// nothingToChange says that a plan is empty, and what the goal wants and these notes say that this host cannot have.
+func nothingToChange(notes []plan.Note) string {
+	var names []string
+	for _, n := range plan.UnmetOf(notes) {
+		names = append(names, text.Short(n.Subject))
+	}
+	if len(names) == 0 {
+		return "Nothing to change: the goal is in force."
+	}
+	return "Nothing to change: the goal is in force, but for " + strings.Join(names, ", ") +
+		", which cannot be set here."
 }
 
 // failed is the error of an outcome in which not all is in force.
