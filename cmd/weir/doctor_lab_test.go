@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -100,6 +101,15 @@ func doctorCases() map[string]struct {
 		"hfsc":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, hfsc},
 		"by-filter": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, byFilter},
 		"band":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, band},
+		// Filters lead what leaves to another device, or a copy of it, or some of it.
+		"led": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil,
+			ledOut("ifb", 0, netlink.TCA_EGRESS_REDIR, 8)},
+		"led-below": {nil, "htb rate 900mbit | fq_codel", "noqueue", "", doctor.LimitShaper, nil,
+			ledOut("ifb", 1, netlink.TCA_EGRESS_REDIR, 8)},
+		"led-in-two": {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil,
+			ledOut("ifb", 2, netlink.TCA_EGRESS_REDIR, 8)},
+		"mirrored": {nil, "tbf rate 8mbit burst 5kb limit 60kb", "noqueue", "", doctor.LimitShaper, nil,
+			ledOut("ifb", 0, netlink.TCA_EGRESS_MIRROR, 4)},
 		"paced": {nil, "fq_codel", "noqueue", "", "pace",
 			[]string{"! Programs bound how fast their connections may be."}, nil},
 		"rmem": {map[string]string{"net.ipv4.tcp_rmem": "4096 16384 65536"}, "fq_codel", "noqueue", "noqueue", "window",
@@ -117,7 +127,9 @@ func doctorCases() map[string]struct {
 
 // limitingObjects are what the verdicts on those cases name.
 func limitingObjects() map[string]string {
-	return map[string]string{"class": "class 7:20 of htb on up0", "by-filter": "class 7:20 of htb on up0",
+	return map[string]string{"led": "tbf on ifbx enforces, 8mbit", "led-below": "tbf on ifbx enforces, 8mbit",
+		"led-in-two": "tbf on ifbx enforces, 8mbit", "mirrored": "tbf on up0 enforces, 8mbit",
+		"class": "class 7:20 of htb on up0", "by-filter": "class 7:20 of htb on up0",
 		"hfsc": "class 7:20 of hfsc on up0", "paced": "5mbit", "band": "tbf a: on up0",
 		"nested": "tbf 2: on up0 enforces, 8mbit", "no-lender": "htb on up0 enforces, 8mbit",
 		"dropping": "the filter u32 on up0, at its egress",
@@ -267,6 +279,58 @@ func classes(preset uint32) func(*testing.T, netlink.Link) {
 				netlink.HtbClassAttrs{Rate: mbit * 1e6, Ceil: mbit * 1e6})); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// ledOut gives a filter that redirects or mirrors what leaves to another device with a rate in Mbit/s: at the egress,
+// or at the root (1), or one at the egress that takes only what goes to the client (2).
+func ledOut(kind string, place int, how netlink.MirredAct, mbit uint64) func(*testing.T, netlink.Link) {
+	return func(t *testing.T, link netlink.Link) {
+		other := netlink.NewLinkAttrs()
+		other.Name = "ifbx"
+		if err := netlink.LinkAdd(&netlink.GenericLink{LinkAttrs: other, LinkType: kind}); err != nil {
+			t.Fatal(err)
+		}
+		to, err := netlink.LinkByName(other.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.LinkSetUp(to); err != nil {
+			t.Fatal(err)
+		}
+		setRoot(other.Name, fmt.Sprintf("tbf rate %dmbit burst 5kb limit 60kb", mbit))
+		filter := netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: 1,
+			Protocol: unix.ETH_P_ALL}
+		if place == 1 {
+			list, err := netlink.QdiscList(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range list {
+				if q.Attrs().Parent == netlink.HANDLE_ROOT {
+					filter.Parent = q.Attrs().Handle
+				}
+			}
+		} else if err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: filter.LinkIndex,
+			Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}); err != nil {
+			t.Fatal(err)
+		}
+		action := netlink.NewMirredAction(to.Attrs().Index)
+		action.MirredAction = how
+		if how == netlink.TCA_EGRESS_MIRROR {
+			action.Action = netlink.TC_ACT_PIPE
+		}
+		var all netlink.Filter = &netlink.MatchAll{FilterAttrs: filter, Actions: []netlink.Action{action}}
+		if place == 2 {
+			const destination = 16
+			filter.Protocol = unix.ETH_P_IP
+			all = &netlink.U32{FilterAttrs: filter, Actions: []netlink.Action{action},
+				Sel: &netlink.TcU32Sel{Flags: netlink.TC_U32_TERMINAL, Nkeys: 1,
+					Keys: []netlink.TcU32Key{{Mask: 0xffffffff, Val: 0xc6336402, Off: destination}}}}
+		}
+		if err := netlink.FilterAdd(all); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

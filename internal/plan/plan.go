@@ -197,6 +197,9 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 		d.warn(link.Name, "is a tunnel: %s is taken for what its packets may use outside, %d bytes larger each",
 			goal.Rate, overhead(kind))
 	}
+	for _, n := range ledNotes(facts, link) {
+		d.add(n)
+	}
 	if !link.Up {
 		// No reason to wait, least of all at boot: what is set holds when the link comes up.
 		d.warn(link.Name, "the link is down: nothing leaves by it now")

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // Uplink is the device at which all passes that a host sends by its default route, and why that is another than the
@@ -105,16 +105,39 @@ func Leaving(f host.Facts, dev string) (links []host.Link) {
 
 // ledOut are the devices to which filters lead what leaves by one, as far as half as much has passed there.
 func ledOut(f host.Facts, link host.Link) (links []host.Link) {
-	passed := func(l host.Link) uint64 {
+	stats := func(l host.Link) qdisc.Stats {
 		root, _ := l.Tree.Root()
-		return cmp.Or(root.Stats.Recent.Bytes, root.Stats.Bytes)
+		return root.Stats
 	}
 	for _, name := range link.LedOut {
-		if l, there := f.Link(name); there && 2*passed(l) >= passed(link) {
+		l, there := f.Link(name)
+		here, to := stats(link), stats(l)
+		passed, led := here.Bytes, to.Bytes
+		if here.Recent.Bytes > 0 || to.Recent.Bytes > 0 {
+			passed, led = here.Recent.Bytes, to.Recent.Bytes
+		}
+		if there && 2*led >= passed {
 			links = append(links, l)
 		}
 	}
 	return links
+}
+
+// ledNotes say of filters that lead what leaves by a device to others, what that means for a queue at its root.
+func ledNotes(f host.Facts, link host.Link) (notes []Note) {
+	for _, name := range link.LedOut {
+		to, there := f.Link(name)
+		switch {
+		case !there:
+		case to.Kind != "ifb": // of which alone all comes back
+			notes = append(notes, warning(link.Name, "filters lead what leaves, or some of it, to %s: that does not "+
+				"pass %s's queue. For that one, too:  weir plan --dev %s --rate …", name, link.Name, name))
+		case to.Tree.Rate() != 0:
+			notes = append(notes, warning(link.Name, "filters lead what leaves, or some of it, through %s first, "+
+				"which lets %s pass. They stay as they are", name, to.Tree.Rate()))
+		}
+	}
+	return notes
 }
 
 // lower are the devices right below one.

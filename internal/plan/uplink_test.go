@@ -218,3 +218,44 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("a device that is not there: %v", got)
 	}
 }
+
+// A device to which filters lead what leaves is on the way where as much has passed there of late, and a plan says what
+// passes there first, or never comes back.
+func TestLedOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		passed, led qdisc.Stats
+		kind, queue string
+		want, says  string
+	}{
+		"all of it": {qdisc.Stats{Bytes: 100}, qdisc.Stats{Bytes: 100}, "ifb", "tbf rate 8mbit burst 5kb limit 60kb",
+			"eth0 to0", "through to0 first, which lets 8mbit pass"},
+		"some": {qdisc.Stats{Bytes: 100}, qdisc.Stats{Bytes: 49}, "ifb", "tbf rate 8mbit burst 5kb limit 60kb",
+			"eth0", "through to0 first"},
+		"once, and not of late": {qdisc.Stats{Bytes: 100, Recent: qdisc.Recent{Bytes: 10}}, qdisc.Stats{Bytes: 90},
+			"ifb", "fq_codel", "eth0", ""},
+		"all of late": {qdisc.Stats{Bytes: 1000, Recent: qdisc.Recent{Bytes: 10}},
+			qdisc.Stats{Bytes: 20, Recent: qdisc.Recent{Bytes: 10}}, "ifb", "fq_codel", "eth0 to0", ""},
+		"before it comes to the queue": {qdisc.Stats{}, qdisc.Stats{Bytes: 20}, "veth", "fq_codel", "eth0 to0",
+			"weir plan --dev to0 --rate"},
+	} {
+		f := linked(t, host.Link{Name: "eth0", LedOut: []string{"to0", "gone0"}}, host.Link{Name: "to0", Kind: c.kind})
+		f.Links[1].Tree = tree(t, c.queue, 1)
+		f.Links[0].Tree.Qdiscs[0].Stats, f.Links[1].Tree.Qdiscs[0].Stats = c.passed, c.led
+		if got := strings.Join(namesOf(Leaving(f, "eth0")), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		p, err := planFor(Goal{Rate: 50e6}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for _, n := range p.Considered {
+			if n.Subject == "eth0" && strings.HasPrefix(n.Text, "filters lead") {
+				said += n.Text
+			}
+		}
+		if !strings.Contains(said, c.says) || c.says == "" && said != "" {
+			t.Errorf("%s: %q, want %q", name, said, c.says)
+		}
+	}
+}
