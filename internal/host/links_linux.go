@@ -7,8 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"unsafe"
@@ -51,7 +53,7 @@ func readLinks(f *Facts) error {
 	names := namesOf(links)
 	for _, link := range links {
 		l := readLink(link, trees[link.Attrs().Index], addrs, tool, names)
-		if l.Parent == "" && l.Tunnel() != "" {
+		if l.Parent == "" && l.Tunnel() != "" && link.Attrs().NetNsID < 0 {
 			l.Parent = wayTo(h, link, names)
 		}
 		f.Links = append(f.Links, l)
@@ -79,8 +81,12 @@ func namesOf(links []netlink.Link) map[int]string {
 	return names
 }
 
-// wayTo is the device by which the kernel sends a tunnel's packets; "" where it has no single other end, or no route.
+// wayTo is the device by which the kernel sends a tunnel's packets; "" where it is bound to none, and has no single
+// other end, or no route.
 func wayTo(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
+	if vxlan, ok := tunnel.(*netlink.Vxlan); ok && vxlan.VtepDevIndex != 0 {
+		return names[vxlan.VtepDevIndex]
+	}
 	remote := remoteOf(tunnel)
 	if remote == nil || remote.IsUnspecified() || remote.IsMulticast() {
 		return ""
@@ -228,9 +234,24 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 	if err != nil {
 		return nil
 	}
+	parts := map[DefaultRoute][]netip.Prefix{} // of the addresses, of which a device may have nearly all
+	add := func(d DefaultRoute) {
+		if !slices.Contains(found, d) {
+			found = append(found, d)
+		}
+	}
 	for _, r := range routes {
+		to := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if family == netlink.FAMILY_V6 {
+			to = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
 		if r.Dst != nil {
-			if ones, _ := r.Dst.Mask.Size(); ones != 0 || !r.Dst.IP.IsUnspecified() {
+			addr, ok := netip.AddrFromSlice(r.Dst.IP)
+			ones, bits := r.Dst.Mask.Size()
+			if bits == 32 {
+				addr = addr.Unmap()
+			}
+			if to = netip.PrefixFrom(addr, ones); !ok || !to.IsValid() || ones > longestPart {
 				continue
 			}
 		}
@@ -251,15 +272,66 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 				continue
 			}
 			d := DefaultRoute{links[at].Name, family == netlink.FAMILY_V6, r.Priority, table}
-			if !slices.Contains(found, d) {
-				found = append(found, d)
+			if to.Bits() == 0 {
+				add(d)
+			} else {
+				d.Metric = 0
+				parts[d] = append(parts[d], to)
 			}
 		}
+	}
+	byMetric := func(a, b DefaultRoute) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Dev, b.Dev))
 	}
 	slices.SortStableFunc(found, func(a, b DefaultRoute) int {
 		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Metric, b.Metric))
 	})
+	for _, d := range slices.SortedFunc(maps.Keys(parts), byMetric) {
+		if !nearlyAll(parts[d]) {
+			continue
+		}
+		// A longer prefix comes before a default route, whatever their metrics.
+		at := slices.IndexFunc(found, func(other DefaultRoute) bool { return other.Table >= d.Table })
+		if at < 0 {
+			at = len(found)
+		}
+		found = slices.Insert(slices.DeleteFunc(found, func(other DefaultRoute) bool {
+			return other.Dev == d.Dev && other.Table == d.Table
+		}), min(at, len(found)), d)
+	}
 	return found
+}
+
+// longestPart bounds the prefixes that are looked at for that: those of a list of all but the private addresses end
+// sooner.
+const longestPart = 24
+
+// nearlyAll reports whether these prefixes of one family hold 95 % of the addresses that the Internet has: those below
+// 224.0.0.0, and 2000::/3. VPNs lead all traffic to themselves so, without touching the default route: 0.0.0.0/1 and
+// 128.0.0.0/1 (openvpn(8), redirect-gateway def1), or all but the private ones.
+func nearlyAll(prefixes []netip.Prefix) bool {
+	const share = 0.95
+	internet := []netip.Prefix{netip.MustParsePrefix("2000::/3")}
+	if prefixes[0].Addr().Is4() {
+		internet = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/1"), netip.MustParsePrefix("128.0.0.0/2"),
+			netip.MustParsePrefix("192.0.0.0/3")}
+	}
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	size := func(bits int) float64 { return math.Ldexp(1, -bits) }
+	all, held := 0.0, 0.0
+	for _, part := range internet {
+		all += size(part.Bits())
+		var last netip.Prefix // what is in it comes next
+		for _, p := range prefixes {
+			if part.Overlaps(p) && !(last.IsValid() && last.Overlaps(p)) {
+				held += size(max(part.Bits(), p.Bits()))
+				last = p
+			}
+		}
+	}
+	return held >= share*all
 }
 
 // ethtool asks drivers by ioctl: it is of the caller's network namespace, which /sys/class/net need not be, and older

@@ -76,10 +76,24 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 	return name, "", nil
 }
 
-// carriers are the devices by which a tunnel's packets may leave.
-func carriers(f host.Facts, tunnel host.Link) []host.Link {
+// carriers are the devices by which a tunnel's packets may leave. Where the kernel does not say by which, a default
+// route that is no tunnel's leads there.
+func carriers(f host.Facts, tunnel host.Link) (links []host.Link) {
 	if parent, seen := f.Link(tunnel.Parent); seen {
 		return []host.Link{parent}
+	}
+	for _, ipv6 := range []bool{false, true} {
+		at := slices.IndexFunc(f.Defaults, func(r host.DefaultRoute) bool {
+			l, there := f.Link(r.Dev)
+			return there && r.IPv6 == ipv6 && r.Table == 0 && tunnelKind(l) == "" && !l.Loopback
+		})
+		if at >= 0 {
+			l, _ := f.Link(f.Defaults[at].Dev)
+			links = append(links, l)
+		}
+	}
+	if len(links) == 2 && links[0].Name == links[1].Name || len(links) == 1 {
+		return links[:1]
 	}
 	return slices.DeleteFunc(outward(f), func(l host.Link) bool { return len(l.Addrs) == 0 })
 }

@@ -61,6 +61,8 @@ func TestUplink(t *testing.T) {
 		"a tunnel over a bridge": {[]host.Link{{Name: "tun0", Kind: "tuntap"},
 			{Name: "br0", Kind: "bridge", Addrs: here}, card("eth0", "br0"),
 			{Name: "docker0", Kind: "bridge", Addrs: here}}, "eth0", ""},
+		"a multicast VXLAN": {[]host.Link{{Name: "vx1", Kind: "vxlan", Parent: "eth1"}, {Name: "eth0", Addrs: here},
+			{Name: "eth1", Addrs: here}}, "eth1", ""},
 		"a tunnel and two cards": {[]host.Link{{Name: "wg0", Kind: "wireguard"}, {Name: "eth0", Addrs: here},
 			{Name: "eth1", Addrs: here}}, "", "eth0, eth1"},
 		"Open vSwitch": {[]host.Link{{Name: "ovs0", Kind: "openvswitch"}, card("eth0", "")}, "",
@@ -92,6 +94,39 @@ func TestUplink(t *testing.T) {
 		}
 		if err == nil && (p.Goals[0].Dev != c.want || len(p.Changes) == 0 || p.Changes[0].Dev() != c.want) {
 			t.Errorf("%s: %+v", name, p.Changes)
+		}
+	}
+}
+
+// A tunnel whose other end is not known, and over which the host sends, leaves by the other default route: it cannot
+// lead through itself.
+func TestUplinkBelowVPN(t *testing.T) {
+	here := []string{"192.0.2.7/24"}
+	tun := host.DefaultRoute{Dev: "tun0"}
+	for name, c := range map[string]struct {
+		defaults []host.DefaultRoute
+		want     string
+		refused  bool
+	}{
+		"with a default route": {[]host.DefaultRoute{tun, {Dev: "eth1", Metric: 100}}, "eth1", false},
+		"by a bridge":          {[]host.DefaultRoute{tun, {Dev: "br0"}}, "eth2", false},
+		"of two, the first": {[]host.DefaultRoute{tun, {Dev: "eth1"}, {Dev: "eth0", Metric: 9}}, "eth1",
+			false},
+		"with another of each family": {[]host.DefaultRoute{tun, {Dev: "eth1"}, {Dev: "eth0", IPv6: true}}, "", true},
+		"of both families by one": {[]host.DefaultRoute{tun, {Dev: "eth1"}, {Dev: "eth1", IPv6: true}}, "eth1",
+			false},
+		"with one of another table":     {[]host.DefaultRoute{tun, {Dev: "eth1", Table: 7}}, "", true},
+		"without":                       {[]host.DefaultRoute{tun}, "", true},
+		"and one by another tunnel":     {[]host.DefaultRoute{tun, {Dev: "wg0"}, {Dev: "eth1"}}, "eth1", false},
+		"with a device that is gone":    {[]host.DefaultRoute{tun, {Dev: "eth9"}}, "", true},
+		"the tunnel after the own card": {[]host.DefaultRoute{{Dev: "eth0"}, tun}, "eth0", false},
+	} {
+		f := linked(t, host.Link{Name: "tun0", Kind: "tuntap"}, host.Link{Name: "eth0", Addrs: here},
+			host.Link{Name: "eth1", Addrs: here}, host.Link{Name: "wg0", Kind: "wireguard"},
+			host.Link{Name: "br0", Kind: "bridge", Addrs: here}, host.Link{Name: "eth2", Master: "br0"})
+		f.Uplink, f.Defaults = c.defaults[0].Dev, c.defaults
+		if got, _, err := Uplink(f); got != c.want || (err != nil) != c.refused {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
 	}
 }
