@@ -43,10 +43,7 @@ func examine(facts host.Facts) *patient {
 	if p.deep == nil {
 		p.deep = &host.Deep{}
 	}
-	dev, _, err := plan.Uplink(facts)
-	if err != nil {
-		dev = facts.Uplink
-	}
+	dev := plan.WayOut(facts)
 	p.link, _ = facts.Link(dev)
 	p.stack, _ = p.link.Tree.Stack()
 	p.links = plan.Leaving(facts, dev)

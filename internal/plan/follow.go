@@ -201,8 +201,9 @@ func Forwarding(f host.Facts, dev string) (devices []int) {
 	if !f.Forwards() {
 		return nil
 	}
+	uplink := WayOut(f)
 	for _, l := range f.Links {
-		if l.Up && (l.Name == dev || dev == f.Uplink && possibleTunnelKind(l) != "") {
+		if l.Up && (l.Name == dev || dev == uplink && possibleTunnelKind(l) != "") {
 			devices = append(devices, l.Index)
 		}
 	}

@@ -27,7 +27,7 @@ func (d *draft) framing() (f qdisc.Framing) {
 	outside := d.link
 	if tunnel := tunnelKind(d.link); tunnel != "" {
 		defer func() { f = around(f, overhead(tunnel)) }()
-		outside, _ = d.facts.Link(cmp.Or(d.link.Parent, d.facts.Uplink))
+		outside, _ = d.facts.Link(cmp.Or(d.link.Parent, WayOut(d.facts)))
 	}
 	if d.Goal.Overhead != (qdisc.Framing{}) {
 		return d.Goal.Overhead

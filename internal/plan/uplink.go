@@ -32,6 +32,14 @@ func Uplink(f host.Facts) (dev, why string, err error) {
 	return dev, why, nil
 }
 
+// WayOut is Uplink, or the default route's own device where a person has to choose.
+func WayOut(f host.Facts) string {
+	if dev, _, err := Uplink(f); err == nil {
+		return dev
+	}
+	return f.Uplink
+}
+
 // below is the device by which all leaves that goes by another; the same if that is it.
 func below(f host.Facts, name string) (dev, why string, err error) {
 	link, there := f.Link(name)

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,27 @@ func TestUplinkBelowVPN(t *testing.T) {
 		if got, _, err := Uplink(f); got != c.want || (err != nil) != c.refused {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
+	}
+}
+
+// What is planned for a tunnel, or followed below it, is for the card that its packets leave by, also where it has the
+// default route itself.
+func TestBelowOwnTunnel(t *testing.T) {
+	f := linked(t, host.Link{Name: "tun0", Kind: "tuntap"}, host.Link{Name: "eth0", MAC: "52:54:00:12:34:56",
+		Addrs: []string{"192.0.2.7/24"}})
+	f.Links[1].Driver = "r8169" // a machine's own, whose card has 24 bytes around each frame
+	f.Sysctls["net.ipv4.ip_forward"] = host.Sysctl{Value: "1"}
+	if got := Forwarding(f, "eth0"); !slices.Equal(got, []int{2, 3}) {
+		t.Errorf("followed: %v", got)
+	}
+	p, err := planFor(Goal{Dev: "tun0", Rate: 50e6}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Uplink, f.Defaults[0].Dev = "eth0", "eth0"
+	other, err := planFor(Goal{Dev: "tun0", Rate: 50e6}, f)
+	if err != nil || p.Changes[0].New.String() != other.Changes[0].New.String() {
+		t.Errorf("%v, %v, %v", p.Changes, other.Changes, err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,9 @@ func (r *Reader) second() (e Event, err error) {
 	return e, nil
 }
 
+// watched is the device whose queues are looked at: the one that is named, or all leaves by.
+func watched(facts host.Facts, named string) string { return cmp.Or(named, plan.WayOut(facts)) }
+
 // diagnose reads the whole host, and finds which devices to look at.
 func (r *Reader) diagnose() (*Diagnosis, error) {
 	facts, err := journal.ReadHost()
@@ -164,7 +168,7 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 		facts.Uplink = r.dev
 	}
 	r.registered = facts.Congestion.Registered != ""
-	link, _ := facts.Link(facts.Uplink)
+	link, _ := facts.Link(watched(facts, r.dev))
 	r.out.now(link)
 	ifb, there := facts.Link(link.Redirect)
 	if !there {

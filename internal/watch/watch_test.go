@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/doctor"
 	"weir/internal/dualpi2"
+	"weir/internal/host"
 	"weir/internal/kernel"
 	"weir/internal/qdisc"
 	"weir/internal/units"
@@ -195,6 +196,18 @@ func TestFindings(t *testing.T) {
 	} {
 		if got := see(c.second, c.codes...); got != c.want {
 			t.Errorf("second %d: %s, want %s", c.second, got, c.want)
+		}
+	}
+}
+
+// Without a name the queue is looked at by which all leaves: nothing that a bridge or a VPN's device has says how long
+// packets wait.
+func TestWatched(t *testing.T) {
+	f := host.Facts{Uplink: "tun0", Links: []host.Link{{Name: "tun0", Kind: "tuntap", Up: true},
+		{Name: "eth0", Up: true, Addrs: []string{"192.0.2.7/24"}}}}
+	for named, want := range map[string]string{"": "eth0", "tun0": "tun0"} {
+		if got := watched(f, named); got != want {
+			t.Errorf("%q: %s, want %s", named, got, want)
 		}
 	}
 }
