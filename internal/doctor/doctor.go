@@ -70,8 +70,8 @@ func checks() []check {
 	return []check{
 		uplinkDevice, here, boundQueues, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath,
 		ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers,
-		severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, ecn, overridden, changedSince,
-		idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion, kernelHas,
+		severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, background, ecn, overridden,
+		changedSince, idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion, kernelHas,
 	}
 }
 

@@ -258,6 +258,11 @@ func listened(drops uint64) func(*host.Facts) {
 	}
 }
 
+// marked is that so many connections send as what can wait, and so many of them at ssh's port.
+func marked(all, ssh int) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Sockets.Background, f.Deep.Sockets.BackgroundSSH = all, ssh }
+}
+
 // diagnosed is a host, and what is found on it.
 type diagnosed struct {
 	name  string
@@ -285,6 +290,20 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! tcp_congestion_control is bbr, and no file says so."}},
 		{"bbr by a file", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
 			set("ipv4.tcp_congestion_control", "bbr", "/etc/sysctl.d/a.conf", 1)), []string{"✓ Nothing to do."}},
+
+		{"ssh's transfers, marked", facts(marked(3, 3)), []string{"✓ Nothing to do.",
+			"✓ Some connections are marked as what can wait."}},
+		{"ssh's transfers, marked, and CAKE's classes", facts(marked(3, 3),
+			uplink(t, "cake bandwidth 50mbit diffserv4 dual-dsthost", 1)),
+			[]string{"! CAKE lets ssh's transfers wait for others."}},
+		{"others, too, and CAKE's most classes", facts(marked(4, 3),
+			uplink(t, "cake bandwidth 50mbit diffserv8 dual-dsthost", 1)),
+			[]string{"! CAKE lets some connections wait for others."}},
+		{"marked transfers, and CAKE with one class", facts(marked(1, 0),
+			uplink(t, "cake bandwidth 50mbit besteffort dual-dsthost", 1)),
+			[]string{"✓ Some connections are marked as what can wait."}},
+		{"marked transfers, and CAKE without a rate", facts(marked(1, 0), uplink(t, "cake dual-dsthost", 1)),
+			[]string{"! cake on eth0 has no rate.", "✓ Some connections are marked as what can wait."}},
 
 		{"a policer that drops now", facts(load, policer(500e6, 254), sockets(func(s *host.Sockets) {
 			s.Queueing, s.Rate = 0, 400e6

@@ -399,6 +399,7 @@ type socket struct {
 	info         map[int]uint64 // by offset in struct tcp_info
 	cookie       uint64
 	memory       []uint32 // SK_MEMINFO_*
+	tos, class   int      // of IPv4 and IPv6; -1: the kernel does not say
 }
 
 func (s socket) bytes() []byte {
@@ -409,7 +410,13 @@ func (s socket) bytes() []byte {
 		b[0], to = unix.AF_INET, four
 	}
 	binary.BigEndian.PutUint16(b[diagSport:], s.sport)
+	binary.BigEndian.PutUint16(b[diagDport:], s.dport)
 	copy(b[diagDst:], to)
+	for typ, value := range map[uint16]int{inetDiagTOS: s.tos, inetDiagClass: s.class} {
+		if value >= 0 {
+			b = append(b, attribute(typ, []byte{byte(value)})...)
+		}
+	}
 	binary.NativeEndian.PutUint64(b[diagCookie:], s.cookie)
 	if s.memory != nil {
 		var data []byte
@@ -504,6 +511,26 @@ func TestSockets(t *testing.T) {
 	}
 	if s.Dialled() != 1 {
 		t.Errorf("dialled %d", s.Dialled())
+	}
+}
+
+// What a connection's packets are marked with is the socket's own, of IPv6 its class, and ECN's bits are none of it.
+func TestBackground(t *testing.T) {
+	open := socket{state: tcpEstablished, sport: 22, to: "198.51.100.7", info: map[int]uint64{infoRTT: 1}}
+	six := open
+	six.to = "2001:db8::7"
+	with := func(s socket, sport, dport uint16, tos, class int) socket {
+		s.sport, s.dport, s.tos, s.class = sport, dport, tos, class
+		return s
+	}
+	var s Sockets
+	if err := s.read(faked(
+		with(open, 22, 40000, 0x20, -1), with(open, 40000, 22, 0x22, -1), with(open, 443, 40000, 0x04, -1),
+		with(six, 22, 40000, 0, 0x20), with(six, 22, 40000, 0x20, 0), // one over IPv4 behind IPv6's socket
+		with(open, 22, 40000, 0x48, -1), with(open, 22, 40000, 0x08, -1), with(open, 22, 40000, -1, -1),
+		with(open, 22, 40000, 0xb8, -1), with(six, 22, 40000, 0, 0),
+	), nil, "eth0"); err != nil || s.Background != 5 || s.BackgroundSSH != 4 || s.Cut != 0 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -46,9 +46,12 @@ type Sockets struct {
 	// of what dialled connections carry, accepted ones carry it too, the other way
 	Passed units.Share `json:"passed"`
 	CE     int         `json:"marked"` // connections of which packets were marked CE and arrived
-	Window Windows     `json:"window,omitzero"`
-	Cut    int         `json:"cut,omitempty"`  // answers of the kernel that could not be understood
-	Read   bool        `json:"read,omitempty"` // the connections were looked at
+	// whose packets leave with the DSCP of what can wait, CS1 or LE (RFC 8622), and of those the ones of ssh's port
+	Background    int     `json:"background,omitempty"`
+	BackgroundSSH int     `json:"background_ssh,omitempty"`
+	Window        Windows `json:"window,omitzero"`
+	Cut           int     `json:"cut,omitempty"`  // answers of the kernel that could not be understood
+	Read          bool    `json:"read,omitempty"` // the connections were looked at
 
 	senders *senders // what a later look is compared with; nil where none comes
 }

@@ -248,6 +248,8 @@ const (
 	diagCookie    = 44
 	inetDiagInfo  = 2
 	inetDiagCong  = 4
+	inetDiagTOS   = 5
+	inetDiagClass = 6 // of IPv6
 	inetDiagSkMem = 7
 
 	tcpEstablished = 1
@@ -260,6 +262,7 @@ type tcpInfo struct {
 	appLimited bool   // a bit of which unix.TCPInfo has no field
 	mostWindow uint32 // bytes, that this host can announce by the scale that was agreed on
 	memory     buffers
+	tos        byte // DSCP and ECN with which it sends
 }
 
 // buffers is what a socket's buffers hold and may hold, in bytes, overheads included.
@@ -315,6 +318,13 @@ func (a *aggregate) add(msg []byte) {
 	if info.Delivered_ce > 0 {
 		a.CE++
 	}
+	const cs1, lowerEffort, ssh = 8, 1, 22
+	if dscp := info.tos >> 2; dscp == cs1 || dscp == lowerEffort {
+		a.Background++
+		if port == ssh || binary.BigEndian.Uint16(msg[diagDport:]) == ssh {
+			a.BackgroundSSH++
+		}
+	}
 	x := sender{binary.NativeEndian.Uint64(msg[diagCookie:]), to, cc, info}
 	const some = 10_000 // bytes, of which fewer change nothing
 	if a.senders != nil && max(info.Bytes_sent, info.Bytes_acked, info.Bytes_received) >= some {
@@ -363,9 +373,13 @@ func (a *aggregate) attributes(b []byte) (info tcpInfo, cc string) {
 		}
 		switch data := b[unix.NLA_HDRLEN:length]; binary.NativeEndian.Uint16(b[2:]) &^ flags {
 		case inetDiagInfo:
-			memory := info.memory
+			memory, tos := info.memory, info.tos
 			info = readInfo(data)
-			info.memory = memory
+			info.memory, info.tos = memory, tos
+		case inetDiagTOS, inetDiagClass:
+			if len(data) > 0 && data[0] != 0 {
+				info.tos = data[0]
+			}
 		case inetDiagSkMem:
 			// SK_MEMINFO_* (include/uapi/linux/sock_diag.h)
 			const received, receiveBuffer, sendBuffer, queued = 0, 1 * 4, 3 * 4, 5 * 4
@@ -532,7 +546,9 @@ func sockDiag(family byte, each func([]byte)) error {
 func askTCP(conn *netlink.Conn, family byte, each func([]byte)) error {
 	req := make([]byte, 56) // struct inet_diag_req_v2
 	req[0], req[1] = family, unix.IPPROTO_TCP
-	req[2] = 1<<(inetDiagInfo-1) | 1<<(inetDiagCong-1) | 1<<(inetDiagSkMem-1)
+	for _, kind := range []int{inetDiagInfo, inetDiagCong, inetDiagTOS, inetDiagClass, inetDiagSkMem} {
+		req[2] |= 1 << (kind - 1)
+	}
 	binary.NativeEndian.PutUint32(req[4:], 1<<tcpEstablished|1<<tcpListen)
 	header := netlink.Header{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: netlink.Request | netlink.Dump}
 	if _, err := conn.Send(netlink.Message{Header: header, Data: req}); err != nil {
