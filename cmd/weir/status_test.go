@@ -17,8 +17,8 @@ import (
 )
 
 // What the goal wants and this host cannot have is said before the last line, and in it.
-func TestPrintUnmet(t *testing.T) {
-	lowat := plan.Note{Subject: "net.ipv4.tcp_notsent_lowat", Text: "cannot be written here", Kind: plan.Unmet}
+func TestPrintLack(t *testing.T) {
+	lowat := plan.Note{Subject: "net.ipv4.tcp_notsent_lowat", Text: "cannot be written here", Kind: plan.Lack}
 	same := func(command string) string { return command }
 	for want, out := range map[string]change.Outcome{
 		"Nothing to change: the goal is in force.\n": {Notes: []plan.Note{{Subject: "x", Text: "an aside"}}},

@@ -217,7 +217,7 @@ func (d drained) print(w io.Writer) {
 // printUp says what was done, and what becomes of it; same is a command for the same journal.
 func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) string) {
 	for _, n := range out.Notes {
-		if n.Kind == plan.Role || n.Kind == plan.Unmet && !boot { // whatever else was thought about, weir plan tells
+		if n.Kind == plan.Role || n.Kind == plan.Lack && !boot { // whatever else was thought about, weir plan tells
 			printNotes(w, []plan.Note{n})
 		}
 	}
@@ -253,7 +253,7 @@ func printUp(w io.Writer, out change.Outcome, boot bool, same func(string) strin
 // nothingToChange says that a plan is empty, and what the goal wants and these notes say that this host cannot have.
 func nothingToChange(notes []plan.Note) string {
 	var names []string
-	for _, n := range plan.UnmetOf(notes) {
+	for _, n := range plan.LacksOf(notes) {
 		names = append(names, text.Short(n.Subject))
 	}
 	if len(names) == 0 {

@@ -1026,7 +1026,7 @@ func TestStatusWhereNothingCanBeWritten(t *testing.T) {
 }
 
 // A goal is in force without what this host does not let be set, and status says so.
-func TestUnmetIsToldAfterwards(t *testing.T) {
+func TestLackIsToldAfterwards(t *testing.T) {
 	s, m := newFake(t)
 	value := m.f.Sysctls["net.ipv4.tcp_notsent_lowat"]
 	value.ReadOnly = true
@@ -1034,7 +1034,7 @@ func TestUnmetIsToldAfterwards(t *testing.T) {
 	for range 2 {
 		out := must[Outcome](t)(s.Up(plan.Goal{Rate: 50e6, RTT: 50e6, CC: "bbr"}, 0))
 		st := must[Status](t)(s.Status())
-		if a, b := plan.UnmetOf(out.Notes), plan.UnmetOf(st.Notes); len(a) != 1 || !slices.Equal(a, b) || !st.InForce {
+		if a, b := plan.LacksOf(out.Notes), plan.LacksOf(st.Notes); len(a) != 1 || !slices.Equal(a, b) || !st.InForce {
 			t.Errorf("%+v, %+v, %v", a, b, st.InForce)
 		}
 	}

@@ -214,7 +214,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 		}
 	}
 	if status.InForce {
-		status.Notes = append(status.Notes, plan.UnmetOf(p.Considered)...)
+		status.Notes = append(status.Notes, plan.LacksOf(p.Considered)...)
 		for _, goal := range p.Goals {
 			if goal.Unknown() {
 				status.Followed = append(status.Followed, presence.Queue{Dev: goal.Dev})

@@ -121,7 +121,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			if l = ends.runs(procQuoted.ReplaceAllString(l, "$1")); l == "" {
 				continue
 			}
-			l, quote = here(l)
+			l, quote = keepLocal(l)
 		}
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)

@@ -196,9 +196,9 @@ const (
 	options = `(?:\s+-\S+)*`
 )
 
-// elsewhere is the beginning of a command that runs another one in another network namespace, in a container, or on
+// remoteCommand is the beginning of a command that runs another one in another network namespace, in a container, or on
 // another host. The groups are the options of nsenter(1) and unshare(1), and what is behind "docker run".
-var elsewhere = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/\[-])(?:` +
+var remoteCommand = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/\[-])(?:` +
 	`ip` + gap + `(?:-\w+` + gap + `)*net(?:ns?)?` + gap + `e(?:x(?:ec?)?)?` + gap + `|` +
 	`\$\S+\s+netns\s+exec\s|` +
 	`nsenter((?:\s+-(?:(?:[tSG]|-target|-setuid|-setgid)\s+\S+|\S+))*)|unshare(` + options + `)|` +
@@ -214,11 +214,11 @@ var (
 	listsWords = regexp.MustCompile(`^ip["',]`)
 )
 
-// here leaves out of a line what runs elsewhere. Where the text of such a command goes on behind the line, open is the
-// quote that ends it.
-func here(l string) (left string, open byte) {
+// keepLocal leaves out of a line what runs elsewhere. Where the text of such a command goes on behind the line, open is
+// the quote that ends it.
+func keepLocal(l string) (left string, open byte) {
 	for from := 0; from < len(l); {
-		m := elsewhere.FindStringSubmatchIndex(l[from:])
+		m := remoteCommand.FindStringSubmatchIndex(l[from:])
 		if m == nil {
 			break
 		}

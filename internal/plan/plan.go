@@ -123,12 +123,12 @@ const (
 	Aside       noteKind = ""            // a thought that led to nothing: for who asks for all
 	Consequence noteKind = "consequence" // what does not come with the plan, or was assumed: to be known before
 	Role        noteKind = "role"        // what the host is taken for: to be known before and after
-	Unmet       noteKind = "unmet"       // what the goal wants and this host cannot have: to be known each time
+	Lack        noteKind = "lack"        // what the goal wants and this host cannot have: to be known each time
 )
 
-// UnmetOf are those of some notes that say what a goal wants and this host cannot have.
-func UnmetOf(notes []Note) []Note {
-	return slices.DeleteFunc(slices.Clone(notes), func(n Note) bool { return n.Kind != Unmet })
+// LacksOf are those of some notes that say what a goal wants and this host cannot have.
+func LacksOf(notes []Note) []Note {
+	return slices.DeleteFunc(slices.Clone(notes), func(n Note) bool { return n.Kind != Lack })
 }
 
 // Empty reports whether nothing is left to change: the goal is in force.
@@ -331,9 +331,9 @@ func (d *draft) warn(subject, text string, args ...any) {
 	d.add(warning(subject, text, args...))
 }
 
-// unmet adds what the goal wants and this host cannot have.
-func (d *draft) unmet(subject, text string, args ...any) {
-	d.add(Note{subject, fmt.Sprintf(text, args...), Unmet})
+// lack adds what the goal wants and this host cannot have.
+func (d *draft) lack(subject, text string, args ...any) {
+	d.add(Note{subject, fmt.Sprintf(text, args...), Lack})
 }
 
 func (d *draft) add(n Note) {
@@ -463,9 +463,9 @@ func (d *draft) sysctl(name, want, reason, evidence string) {
 	switch {
 	case now.Value == want && ok:
 	case !ok:
-		d.unmet(name, "does not exist in this network namespace: not set to %s", want)
+		d.lack(name, "does not exist in this network namespace: not set to %s", want)
 	case now.ReadOnly:
-		d.unmet(name, "cannot be written here: %s stays, %s wanted", now.Value, want)
+		d.lack(name, "cannot be written here: %s stays, %s wanted", now.Value, want)
 	default:
 		d.Changes = append(d.Changes, Change{
 			Target: kernel.Target{Kind: kernel.Sysctl, Name: name}, Old: kernel.Setting(now.Value),

@@ -870,7 +870,7 @@ func TestUnwritableIsSaid(t *testing.T) {
 	})
 	p, err := planFor(Goal{}, f)
 	if err != nil || !slices.ContainsFunc(p.Considered, func(n Note) bool {
-		return n.Subject == "net.ipv4.tcp_notsent_lowat" && n.Kind == Unmet
+		return n.Subject == "net.ipv4.tcp_notsent_lowat" && n.Kind == Lack
 	}) {
 		t.Errorf("%+v, %v", p.Considered, err)
 	}
