@@ -21,6 +21,7 @@ type scanner struct {
 	*tree
 	found  []Writer
 	called map[string]bool // scripts that have been read
+	loaded map[string]bool // files of settings that a command has sysctl(8) read
 }
 
 const (
@@ -40,8 +41,8 @@ var (
 		`(?::?-[^}]*)?\}|` +
 		`\$\(` + tcFound + `\)|` + "`" + tcFound + "`" + `)["']?[\s,]+(.*)|\$\{?\w+\}?["']?\s+(qdisc\s.*))`)
 	sysctlKey     = regexp.MustCompile(`net[./](?:core|ipv4|ipv6|mptcp)[./][a-z0-9_./]+`)
-	sysctlCommand = regexp.MustCompile(`(?:^|[^\w.-])sysctl\s+(.*)`)
-	sysctlFile    = regexp.MustCompile(`(?:-\w*[pf]|--load)[\s=]+["']?/([\w./-]+)`)
+	sysctlCommand = regexp.MustCompile(`(?:^|[^\w.-])sysctl["']?[\s,]+(.*)`)
+	sysctlReads   = regexp.MustCompile(`^-\w*[pf](/\S+)?$`) // also the file behind it
 	procWrite     = regexp.MustCompile(
 		`(?:echo|printf(?:\s+["']?%[sdiu](?:\\n)?["']?)?)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*` +
 			`(?:>\|?|\|\s*(?:(?:sudo|doas)\s+(?:-\S+\s+)*)?(?:/\S*/)?tee\s(?:\s*-\S+\s)*)\s*` +
@@ -328,19 +329,64 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 	for _, m := range procGiven.FindAllStringSubmatch(l, -1) {
 		assign(m[1], m[2])
 	}
-	m := sysctlCommand.FindStringSubmatch(l)
-	switch {
-	case m == nil || w.Idle != "":
-	case sysctlFile.MatchString(m[1]):
-		file := sysctlFile.FindStringSubmatch(m[1])[1]
-		if !strings.HasPrefix(file, "etc/sysctl.") { // which are read at boot, or said not to be
-			s.found = append(s.found, s.assigned(w.By, path.Clean(file), w.Idle)...)
+	for tail := l; w.Idle == ""; {
+		m := sysctlCommand.FindStringSubmatch(tail)
+		if m == nil {
+			break
 		}
-	case strings.Contains(m[1], "$") && !sysctlKey.MatchString(m[1]) && strings.Contains(m[1], "="):
-		w.Sysctl = SomeSetting
-		s.found = append(s.found, w)
+		tail = m[1]
+		words := tcWords(tail)
+		files := loadedFiles(words)
+		for _, name := range files {
+			s.load(w, name)
+		}
+		text := strings.Join(words, " ")
+		if len(files) == 0 && strings.Contains(text, "$") && !sysctlKey.MatchString(text) &&
+			strings.Contains(text, "=") {
+			w.Sysctl = SomeSetting
+			s.found = append(s.found, w)
+		}
 	}
 	return heredoc
+}
+
+// loadedFiles are the files that the arguments of sysctl(8) have it read.
+func loadedFiles(args []string) (files []string) {
+	reads := false
+	for _, word := range args {
+		file, given := strings.CutPrefix(word, "--load=")
+		if m := sysctlReads.FindStringSubmatch(word); m != nil {
+			file, given, reads = m[1], m[1] != "", true
+		}
+		switch {
+		case word == "--system":
+			return []string{"/" + sysctlConf} // and those that the boot has read
+		case given:
+			files, reads = append(files, file), true
+		case word == "--load":
+			reads = true
+		case reads && path.IsAbs(word):
+			files = append(files, word)
+		}
+	}
+	if named := slices.ContainsFunc(args, func(s string) bool { return s[0] != '-' || s == "-" }); reads && !named &&
+		len(files) == 0 {
+		return []string{"/" + sysctlConf}
+	}
+	return files
+}
+
+// load notes a file of settings that a line has sysctl(8) read.
+func (s *scanner) load(w Writer, file string) {
+	name := strings.TrimPrefix(path.Clean(file), "/")
+	atBoot := slices.Contains(sysctlDirs(), path.Dir(name)) && strings.HasSuffix(name, ".conf")
+	if !path.IsAbs(file) || s.loaded[name] {
+		return
+	}
+	s.loaded[name] = true
+	if name != sysctlConf && !atBoot { // which are among the settings
+		s.found = append(s.found, s.assigned(w.By, name, "")...)
+	}
 }
 
 // queue notes what the arguments of tc set.

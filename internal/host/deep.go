@@ -221,8 +221,9 @@ func readOwners(root fs.FS) (*Deep, *tree) {
 	d := &Deep{}
 	t := &tree{root: root, left: 16 << 20, deep: d}
 	d.Loader = t.loader()
-	d.Settings = t.settings(d.Loader)
-	d.Writers, d.Idle = t.writers()
+	var loaded map[string]bool
+	d.Writers, d.Idle, loaded = t.writers()
+	d.Settings = t.settings(d.Loader, loaded[sysctlConf])
 	d.Contained = t.contained()
 	return d, t
 }

@@ -29,7 +29,7 @@ const CommandLine = "kernel command line"
 // Both loaders sort the files of all directories by name; of those with the same name only the one in the first
 // directory counts. An explicit key wins over a pattern, whatever the order; else the later line wins. sysctl --system
 // then reads /etc/sysctl.conf. systemd-sysctl reads it only where a link in a directory points to it: in Debian 12, and
-// not in 13.
+// not in 13. Where it does not, a script or a unit may run sysctl -p, which comes later.
 type Setting struct {
 	Sysctl string `json:"sysctl"`
 	Value  string `json:"value"` // as written, its fields separated by one space
@@ -86,7 +86,8 @@ func (t *tree) loader() string {
 	return ""
 }
 
-func (t *tree) settings(loader string) []Setting {
+// settings are the lines of all files. Last reports that something has sysctl(8) read /etc/sysctl.conf after the loader.
+func (t *tree) settings(loader string, last bool) []Setting {
 	type file struct{ name, path, masked string }
 	var files []file
 	first := map[string]string{}
@@ -121,9 +122,10 @@ func (t *tree) settings(loader string) []Setting {
 			}
 		}
 	}
+	var conf []int // the lines of /etc/sysctl.conf
 	lines := parseSysctls(t.read(sysctlConf))
 	for _, s := range lines.of("/" + sysctlConf) {
-		s.Unread = loader == SystemdSysctl
+		s.Unread = loader == SystemdSysctl && !last
 		// Where a link has had it read already these are the same lines once more.
 		at := slices.IndexFunc(all, func(o Setting) bool {
 			return o.File == s.File && o.Line == s.Line && o.Sysctl == s.Sysctl && o.Masked == ""
@@ -132,15 +134,18 @@ func (t *tree) settings(loader string) []Setting {
 			all = append(all, s)
 			at = len(all) - 1
 		}
-		if loader != SystemdSysctl {
-			boot.add(s, at)
-		}
+		conf = append(conf, at)
 		manual.add(s, at)
 	}
 	if loader == SystemdSysctl {
 		for _, s := range t.credential() {
 			all = append(all, s)
 			boot.add(s, len(all)-1)
+		}
+	}
+	if loader != SystemdSysctl || last {
+		for _, at := range conf {
+			boot.add(all[at], at)
 		}
 	}
 	set := map[string]bool{}

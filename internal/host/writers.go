@@ -209,9 +209,10 @@ func (w Writer) When() string {
 	return "at every boot"
 }
 
-// writers gives the lines that set something, and those that do not, though somebody meant them to.
-func (t *tree) writers() (found, idle []Writer) {
-	s := scanner{tree: t, called: map[string]bool{}}
+// writers gives the lines that set something, and those that do not, though somebody meant them to. Loaded are the files
+// of settings that they have sysctl(8) read.
+func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
+	s := scanner{tree: t, called: map[string]bool{}, loaded: map[string]bool{}}
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
 	for _, p := range spots() {
 		for _, name := range t.files(p) {
@@ -237,7 +238,7 @@ func (t *tree) writers() (found, idle []Writer) {
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
 	}
-	for _, w := range slices.Concat(s.found, t.ufw(), tuned, t.unnamed()) {
+	for _, w := range slices.Concat(s.found, t.ufw(), tuned, t.unnamed(s.loaded)) {
 		if w.Idle != "" {
 			idle = append(idle, w)
 		} else {
@@ -250,7 +251,7 @@ func (t *tree) writers() (found, idle []Writer) {
 			found = append(found, Writer{By: "bpftune", File: "/" + dir + "/bpftune.service"})
 		}
 	}
-	return found, idle
+	return found, idle, s.loaded
 }
 
 // files are the paths of a place's files.
@@ -356,10 +357,10 @@ func (t *tree) ufw() (found []Writer) {
 	return t.assigned("ufw", file, "")
 }
 
-// unnamed are the lines of files in /etc/sysctl.d that no loader reads for their names.
-func (t *tree) unnamed() (found []Writer) {
+// unnamed are the lines of files in /etc/sysctl.d that no loader reads for their names, and no command either.
+func (t *tree) unnamed(loaded map[string]bool) (found []Writer) {
 	for _, name := range t.list("etc/sysctl.d", "") {
-		if !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
+		if !loaded[path.Join("etc/sysctl.d", name)] && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
 			found = append(found, t.assigned(SysctlDir, path.Join("etc/sysctl.d", name),
 				unnamedReason)...)
 		}

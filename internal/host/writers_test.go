@@ -554,3 +554,46 @@ func TestWhoComesLast(t *testing.T) {
 		}
 	}
 }
+
+// Debian 13's boot does not read /etc/sysctl.conf, but many hosts have something that does.
+func TestWhoReadsSysctlConf(t *testing.T) {
+	const ecn, begin = "net.ipv4.tcp_ecn", "#!/bin/sh\n"
+	const unit, cron, rc = "etc/systemd/system/a.service", "etc/cron.d/a", "etc/rc.local"
+	for _, c := range []struct {
+		name, text string
+		reads      bool
+	}{
+		{rc, "sysctl -p", true}, {rc, "/sbin/sysctl --system >/dev/null", true}, {rc, "sysctl -qep /etc/sysctl.conf", true},
+		{rc, "sysctl --load=/etc/sysctl.conf", true}, {rc, "sysctl -p/etc/sysctl.conf; true", true},
+		{rc, "sysctl --load /etc/sysctl.conf", true}, {rc, "sysctl -n net.x; sysctl -p && true", true},
+		{cron, "@reboot root /sbin/sysctl -p /etc/sysctl.conf", true},
+		{unit, "[Service]\nExecStart=/sbin/sysctl --system", true},
+		{"etc/systemd/system/systemd-sysctl.service.d/a.conf", "[Service]\nExecStartPost=/sbin/sysctl -p", true},
+		{"etc/cloud/cloud.cfg.d/a.cfg", "bootcmd:\n - [ sysctl, -p ]\n - [ \"/sbin/sysctl\", \"--system\" ]", true},
+		{rc, "sysctl -p /etc/other.conf", false}, {rc, "sysctl -p -", false}, {rc, "sysctl -n net.x", false},
+		{rc, "sysctl -a", false}, {rc, "ssh web sysctl -p", false}, {rc, "echo sysctl -p", false},
+		{unit, "[Service]\nExecStop=/sbin/sysctl --system", false},
+	} {
+		text := c.text + "\n"
+		if c.name == rc {
+			text = begin + text
+		}
+		d := settings(fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), c.name: executable(text),
+			"etc/sysctl.d/z.conf": file(ecn + "=1"), "etc/sysctl.conf": file(ecn + "=2")})
+		conf := slices.IndexFunc(d.Settings, func(s Setting) bool { return s.File == "/etc/sysctl.conf" })
+		boot, _ := d.AtBoot(ecn)
+		if conf < 0 || d.Settings[conf].Unread == c.reads || boot.Value == "2" != c.reads || len(d.Writers) > 0 {
+			t.Errorf("%s: %q: %+v, %+v", c.name, c.text, d.Settings, d.Writers)
+		}
+	}
+	d := settings(fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), rc: file(begin + "sysctl -p\n"),
+		"etc/sysctl.conf": file(ecn + "=2")})
+	if len(d.Settings) != 1 || !d.Settings[0].Unread {
+		t.Errorf("not executable: %+v", d.Settings)
+	}
+	d = settings(fstest.MapFS{rc: executable(begin + "sysctl -p /etc/sysctl.d/99-bbr /etc/a.conf\n"),
+		"etc/sysctl.d/99-bbr": file(ecn + "=2"), "etc/a.conf": file(ecn + "=3")})
+	if got := sets(d.Writers); got != ecn+"=2; "+ecn+"=3" || len(d.Idle) > 0 {
+		t.Errorf("files of other names: %s; %+v", got, d.Idle)
+	}
+}
