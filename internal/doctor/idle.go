@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"weir/internal/host"
@@ -19,7 +20,15 @@ func idleFiles(p *patient) (found []Finding) {
 	}
 	var files []string
 	lines := map[string][]host.Writer{}
-	for _, w := range p.deep.Idle {
+	idle := slices.Clone(p.deep.Idle)
+	for _, w := range p.deep.Writers {
+		if by := w.TakenBy(p.link); by != "" {
+			w.Idle = fmt.Sprintf("networkd reads %s before it, and heeds one file for %s", by, p.link.Name)
+			w.Before = nil
+			idle = append(idle, w)
+		}
+	}
+	for _, w := range idle {
 		if !p.misses(w) {
 			continue
 		}
@@ -60,6 +69,8 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 		f.Try = "mv " + text.Shell(file) + " " + text.Shell(file+".conf")
 	case lines[0].Idle == host.NotExecutable:
 		f.Remark = "chmod +x " + text.Shell(file) + ", if it is wanted"
+	case lines[0].Idle != host.NameOfNoPart:
+		f.Remark = "write it where it is read, if it is wanted"
 	default:
 		name := strings.Trim(notOfPart.ReplaceAllString(base, "-"), "-")
 		f.Try = "mv " + text.Shell(file) + " " + text.Shell(dir+name)
@@ -70,7 +81,9 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 // misses reports whether a line that has no effect would have one: no other sets the same.
 func (p *patient) misses(w host.Writer) bool {
 	if w.Sysctl == "" {
-		return w.Means(p.link)
+		return w.Means(p.link) && !slices.ContainsFunc(p.deep.Writers, func(other host.Writer) bool {
+			return other.Qdisc == w.Qdisc && other.Rate == w.Rate && other.Means(p.link)
+		})
 	}
 	_, here := p.Sysctls[w.Sysctl]
 	boot, set := p.deep.AtBoot(w.Sysctl)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"io/fs"
-	"net"
 	"path"
 	"regexp"
 	"slices"
@@ -67,31 +66,13 @@ var (
 		`wondershaper\s+-p\b|tcset\s+(\w\S*)\s+.*--|fireqos\s+start\b)`)
 )
 
-// networkdKinds are networkd's sections that are queueing disciplines (systemd.network(5)).
-var networkdKinds = map[string]string{
-	"BandMultiQueueing": "multiq", "BFIFO": "bfifo", "CAKE": "cake", "ControlledDelay": "codel",
-	"DeficitRoundRobinScheduler": "drr", "EnhancedTransmissionSelection": "ets", "FairQueueing": "fq",
-	"FairQueueingControlledDelay": "fq_codel", "FlowQueuePIE": "fq_pie", "GenericRandomEarlyDetection": "gred",
-	"HeavyHitterFilter": "hhf", "HierarchyTokenBucket": "htb", "NetworkEmulator": "netem", "PFIFO": "pfifo",
-	"PFIFOFast": "pfifo_fast", "PFIFOHeadDrop": "pfifo_head_drop", "PIE": "pie", "QuickFairQueueing": "qfq",
-	"StochasticFairBlue": "sfb", "StochasticFairnessQueueing": "sfq", "TokenBucketFilter": "tbf",
-	"TrivialLinkEqualizer": "teql",
-}
-
 // scan finds the lines of a file that set something. Where they have no effect, idle says why.
 func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
-	var in, heredoc, dir string
-	var match Writer // the devices that networkd's or NetworkManager's file is about
+	var heredoc, dir string
+	var match Writer // the devices that NetworkManager's file is about
 	first := len(s.found)
 	if by == "cloud-init" {
 		text = oneLine(text)
-	}
-	var queue *Writer // of networkd's section in which this is
-	end := func() {
-		if queue != nil {
-			s.found = append(s.found, *queue)
-		}
-		queue = nil
 	}
 	ends := ending{line: endLine[by]}
 	told := ""     // the word that ends a text which follows
@@ -126,21 +107,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		}
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		m := section.FindStringSubmatch(l)
 		switch {
-		case by == "networkd" && m != nil:
-			end()
-			if in = m[1]; networkdKinds[in] != "" {
-				w.Qdisc, w.Dev = networkdKinds[in], match.Dev
-				queue = &w
-			}
-			continue
-		case by == "networkd" && queue == nil && in == "Match":
-			match.match(key, value)
-		case by == "networkd" && queue != nil && key == "Parent" && value != "root":
-			queue = nil // what hangs below a root, or at the ingress, is no queue of its own
-		case by == "networkd" && queue != nil && (key == "Bandwidth" || key == "Rate"):
-			queue.Rate = networkdRate(value)
 		case by == "modules-load":
 			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
 				w.Qdisc = kind
@@ -164,7 +131,6 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			}
 		}
 	}
-	end()
 	for i := first; how == isRead && i < len(s.found); i++ {
 		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
 	}
@@ -197,19 +163,13 @@ func oneLine(text []byte) []byte {
 	})
 }
 
-// match notes what a file says of its devices: systemd.network(5), [Match]; nm-settings-keyfile(5).
+// match notes what a file says of its devices: nm-settings-keyfile(5).
 func (w *Writer) match(key, value string) {
 	switch key {
-	case "Name":
-		w.Dev = strings.TrimSpace(w.Dev + " " + value)
 	case "interface-name":
 		w.Dev = strings.Join(strings.Fields(strings.NewReplacer(";", " ", ",", " ").Replace(value)), " ")
-	case "MACAddress", "PermanentMACAddress", "mac-address":
-		for word := range strings.FieldsSeq(value) {
-			if mac, err := net.ParseMAC(word); err == nil {
-				w.MAC = strings.TrimSpace(w.MAC + " " + mac.String())
-			}
-		}
+	case "mac-address":
+		w.MAC = strings.Join(macs(value), " ")
 	}
 }
 
@@ -266,15 +226,6 @@ func logicalLines(text []byte) func(yield func(int, string) bool) {
 			}
 		}
 	}
-}
-
-// networkdRate reads a rate in its words: bit/s, with K, M or G of 1000. 0 if it is none.
-func networkdRate(value string) units.Rate {
-	rate, err := units.ParseTCRate(strings.ToLower(value) + "bit")
-	if err != nil {
-		return 0
-	}
-	return rate
 }
 
 // commands finds what the commands of a line set. Where the lines that follow are tc's, it returns the one that ends

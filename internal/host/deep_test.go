@@ -188,7 +188,7 @@ func TestWriters(t *testing.T) {
 		"NetworkManager /etc/NetworkManager/system-connections/w.nmconnection:2   fq_codel",
 		"bpftune /etc/systemd/system/multi-user.target.wants/bpftune.service:0",
 		"modules-load /etc/modules-load.d/x.conf:1   dualpi2",
-		"networkd /etc/systemd/network/10-up.network.d/q.conf:1   fq",
+		"networkd /etc/systemd/network/10-up.network.d/q.conf:1   fq ens4",
 		"networkd /etc/systemd/network/10-up.network:3   cake ens4",
 		"rc.local /etc/rc.local:2 net.ipv4.tcp_congestion_control bbr",
 		"systemd unit /etc/systemd/system/shape.service:2   fq_codel eth0",

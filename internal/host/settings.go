@@ -86,7 +86,7 @@ func (t *tree) loader() string {
 	return ""
 }
 
-// settings are the lines of all files. Last reports that something has sysctl(8) read /etc/sysctl.conf after the loader.
+// settings are the lines of all files. With last, something has sysctl(8) read /etc/sysctl.conf after the loader.
 func (t *tree) settings(loader string, last bool) []Setting {
 	type file struct{ name, path, masked string }
 	var files []file

@@ -29,6 +29,9 @@ type Writer struct {
 	Name string     `json:"name,omitempty"`
 	Rate units.Rate `json:"rate,omitempty"` // of that queue, where the line says it
 	Idle string     `json:"idle,omitempty"` // why the line has no effect
+	// of networkd's: what it asks of devices, and what the files that are read before this one ask
+	Match  *Match  `json:"match,omitempty"`
+	Before []Match `json:"before,omitempty"`
 	// TuneD sets sysctls, and then those of /etc/sysctl.d again (reapply_sysctl in tuned-main.conf(5))
 	Yields bool   `json:"yields,omitempty"`
 	Text   string `json:"text,omitempty"` // of the line
@@ -45,6 +48,7 @@ const (
 const (
 	SysctlDir     = "sysctl.d"
 	NotExecutable = "it is not executable"
+	NameOfNoPart  = "run-parts passes over a name like that"
 	unnamedReason = "its name does not end in .conf"
 )
 
@@ -55,8 +59,21 @@ func (w Writer) Where() string { return where(w.File, w.Line) }
 // name of a tunnel.
 func (w Writer) Means(l Link) bool {
 	tunnel := (w.By == "OpenVPN" || w.By == "ppp") && strings.Contains(w.Dev, "$")
+	if w.Match != nil && (!w.Match.could(l) || w.TakenBy(l) != "") {
+		return false
+	}
 	return means(w.Dev, l.Name) && (l.MAC == "" || means(w.MAC, l.MAC)) &&
 		(!tunnel || means("tun* tap* ppp*", l.Name))
+}
+
+// TakenBy is the file of networkd's that is for this device, and because of which the writer's, which is read later and
+// means it too, is not; "" if there is none.
+func (w Writer) TakenBy(l Link) string {
+	i := slices.IndexFunc(w.Before, func(m Match) bool { return m.takes(l) })
+	if i < 0 || w.Match == nil || !w.Match.could(l) {
+		return ""
+	}
+	return w.Before[i].File
 }
 
 // Awaits reports whether it waits for a name that could be this device's.
@@ -113,10 +130,6 @@ func spots() []spot {
 			when: starts},
 		{by: "systemd unit", dir: "run/systemd/system", sub: "*.service.d", suffix: ".conf", runs: isCommands,
 			when: starts},
-		{by: "networkd", dir: "etc/systemd/network", suffix: ".network", when: up},
-		{by: "networkd", dir: "run/systemd/network", suffix: ".network", when: up},
-		{by: "networkd", dir: "etc/systemd/network", sub: "*.network.d", suffix: ".conf", when: up},
-		{by: "networkd", dir: "run/systemd/network", sub: "*.network.d", suffix: ".conf", when: up},
 		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: "*.d", runs: isScript, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", when: up},
 		{by: "NetworkManager", dir: "run/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
@@ -196,6 +209,8 @@ func (w Writer) Queue() string {
 // When says when the line takes effect.
 func (w Writer) When() string {
 	switch w.By {
+	case "networkd":
+		return "whenever the device comes up"
 	case "ufw":
 		return "whenever the firewall starts"
 	case "tuned":
@@ -209,8 +224,8 @@ func (w Writer) When() string {
 	return "at every boot"
 }
 
-// writers gives the lines that set something, and those that do not, though somebody meant them to. Loaded are the files
-// of settings that they have sysctl(8) read.
+// writers gives the lines that set something, and those that do not, though somebody meant them to. Loaded are the
+// files of settings that they have sysctl(8) read.
 func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	s := scanner{tree: t, called: map[string]bool{}, loaded: map[string]bool{}}
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
@@ -238,7 +253,7 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
 	}
-	for _, w := range slices.Concat(s.found, t.ufw(), tuned, t.unnamed(s.loaded)) {
+	for _, w := range slices.Concat(s.found, t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded)) {
 		if w.Idle != "" {
 			idle = append(idle, w)
 		} else {
@@ -281,7 +296,7 @@ var partName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 // idle says why a file of a place is not run; "" if it is.
 func (t *tree) idle(p spot, name string) string {
 	if p.runs == isPart && !partName.MatchString(path.Base(name)) {
-		return "run-parts passes over a name like that"
+		return NameOfNoPart
 	}
 	if p.runs == isScript || p.runs == isPart {
 		name, _ = t.resolve(name)
@@ -360,9 +375,9 @@ func (t *tree) ufw() (found []Writer) {
 // unnamed are the lines of files in /etc/sysctl.d that no loader reads for their names, and no command either.
 func (t *tree) unnamed(loaded map[string]bool) (found []Writer) {
 	for _, name := range t.list("etc/sysctl.d", "") {
-		if !loaded[path.Join("etc/sysctl.d", name)] && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
-			found = append(found, t.assigned(SysctlDir, path.Join("etc/sysctl.d", name),
-				unnamedReason)...)
+		file := path.Join("etc/sysctl.d", name)
+		if !loaded[file] && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
+			found = append(found, t.assigned(SysctlDir, file, unnamedReason)...)
 		}
 	}
 	return found

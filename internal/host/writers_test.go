@@ -4,6 +4,7 @@ package host
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -595,5 +596,59 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		"etc/sysctl.d/99-bbr": file(ecn + "=2"), "etc/a.conf": file(ecn + "=3")})
 	if got := sets(d.Writers); got != ecn+"=2; "+ecn+"=3" || len(d.Idle) > 0 {
 		t.Errorf("files of other names: %s; %+v", got, d.Idle)
+	}
+}
+
+// networkd heeds one file for a device: the first by its name, from the first directory that has the name.
+func TestNetworkdFiles(t *testing.T) {
+	const etc, run, local = "etc/systemd/network/", "run/systemd/network/", "usr/local/lib/systemd/network/"
+	const eth0, cake = "[Match]\nName=eth0\n", "[CAKE]\nBandwidth=20M\n"
+	card := Link{Name: "eth0", MAC: "52:54:00:12:34:56", Driver: "virtio_net"}
+	for name, c := range map[string]struct {
+		files fstest.MapFS
+		sets  bool // cake on eth0
+		idle  string
+		taken string
+	}{
+		"alone":             {fstest.MapFS{etc + "a.network": file(eth0 + cake)}, true, "", ""},
+		"the administrator": {fstest.MapFS{local + "a.network": file(eth0 + cake)}, true, "", ""},
+		"masked": {fstest.MapFS{run + "10.network": file(eth0 + cake), etc + "10.network": file(eth0)}, false,
+			"/etc/systemd/network/10.network takes its place", ""},
+		"masked by nothing": {fstest.MapFS{run + "10.network": file(eth0 + cake),
+			etc + "10.network": link("/dev/null"), "dev/null": &fstest.MapFile{Mode: fs.ModeDevice}}, false,
+			"/etc/systemd/network/10.network takes its place", ""},
+		"a package's, masked": {fstest.MapFS{"usr/lib/systemd/network/10.network": file(eth0 + cake),
+			etc + "10.network": file(eth0)}, false, "", ""},
+		"a link to it": {fstest.MapFS{local + "10.network": file(eth0 + cake),
+			etc + "10.network": link("/usr/local/lib/systemd/network/10.network")}, true, "", ""},
+		"later": {fstest.MapFS{etc + "90.network": file(eth0 + cake), run + "05-all.network": file("[Match]\nName=*\n")},
+			false, "", "/run/systemd/network/05-all.network"},
+		"earlier for others": {fstest.MapFS{etc + "90.network": file(eth0 + cake),
+			etc + "05.network": file("[Match]\nName=* !x\nType=wlan wwan\n"),
+			etc + "06.network": file("[Match]\nName=!eth*\n"), etc + "07.network": file("[Match]\nKind=bridge\n"),
+			etc + "08.network": file("[Match]\nName=eth0\nHost=other\n"),
+			etc + "09.network": file("[Network]\nDHCP=yes\n"), etc + "10.network": file("[Match]\nDriver=e1000*\n")},
+			true, "", ""},
+		"a drop-in": {fstest.MapFS{etc + "a.network": file(eth0), run + "a.network.d/q.conf": file(cake)}, true, "", ""},
+		"a drop-in of another's": {fstest.MapFS{etc + "20-wg.network": file("[Match]\nName=wg0\n"),
+			etc + "20-wg.network.d/x.conf": file(cake)}, false, "", ""},
+		"a drop-in of none": {fstest.MapFS{etc + "20-wg.network.d/x.conf": file(eth0 + cake)}, false,
+			"there is no 20-wg.network that it would add to", ""},
+		"wireless":  {fstest.MapFS{etc + "a.network": file("[Match]\nType=wlan\n" + cake)}, false, "", ""},
+		"wired":     {fstest.MapFS{etc + "a.network": file("[Match]\nType=ether\n" + cake)}, true, "", ""},
+		"no match":  {fstest.MapFS{etc + "a.network": file(cake)}, false, "no [Match] says which devices are meant", ""},
+		"forgotten": {fstest.MapFS{etc + "a.network": file("[Match]\nName=x\nName=\nName=eth0\n" + cake)}, true, "", ""},
+	} {
+		d := settings(c.files)
+		all := append(slices.Clone(d.Writers), d.Idle...)
+		sets := slices.ContainsFunc(d.Writers, func(w Writer) bool { return w.Means(card) && w.Qdisc == "cake" })
+		idle, taken := "", ""
+		for _, w := range all {
+			idle += w.Idle
+			taken += w.TakenBy(card)
+		}
+		if sets != c.sets || idle != c.idle || taken != c.taken {
+			t.Errorf("%s: sets %v, idle %q, taken by %q: %+v", name, sets, idle, taken, all)
+		}
 	}
 }
