@@ -786,6 +786,13 @@ func servers(t *testing.T) []diagnosed {
 				Value: "bbr", Idle: "its name does not end in .conf"}),
 			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/99-bbr", Line: 2, Sysctl: tcpECN, Value: "1",
 				Idle: "its name does not end in .conf"})), []string{"! /etc/sysctl.d/99-bbr has no effect."}},
+		{"bbr by a line without =", facts(usesBBR, func(f *host.Facts) { f.Deep.Loaded = []string{"tcp_bbr"} },
+			idle(host.Writer{By: host.SysctlLine, File: "/etc/sysctl.d/99-bbr.conf", Line: 2, Sysctl: congestionControl,
+				Value: "bbr", Idle: "there is no = between the key and the value"})),
+			[]string{"! /etc/sysctl.d/99-bbr.conf:2 has no effect."}},
+		{"a folder that nothing reads", facts(idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.conf.d/a.conf",
+			Line: 1, Sysctl: congestionControl, Value: "bbr", Idle: host.UnreadFolder})),
+			[]string{"! /etc/sysctl.conf.d/a.conf has no effect."}},
 		{"a file whose name a shell would take apart", facts(
 			idle(host.Writer{By: host.SysctlDir, File: "/etc/sysctl.d/my file", Line: 1, Sysctl: congestionControl,
 				Value: "bbr", Idle: "its name does not end in .conf"})),

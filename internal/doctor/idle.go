@@ -32,10 +32,14 @@ func idleFiles(p *patient) (found []Finding) {
 		if !p.misses(w) {
 			continue
 		}
-		if lines[w.File] == nil {
-			files = append(files, w.File)
+		name := w.File
+		if w.By == host.SysctlLine { // of which others have an effect
+			name = w.Where()
 		}
-		lines[w.File] = append(lines[w.File], w)
+		if lines[name] == nil {
+			files = append(files, name)
+		}
+		lines[name] = append(lines[name], w)
 	}
 	for _, file := range files {
 		found = append(found, hasNoEffect(file, lines[file]))
@@ -65,6 +69,10 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 		Remark: "if it is wanted",
 	}
 	switch dir, base := path.Split(file); {
+	case lines[0].By == host.SysctlLine:
+		f.Remark = "write:  " + lines[0].Sysctl + " = " + lines[0].Value
+	case lines[0].Idle == host.UnreadFolder:
+		f.Try = "mv " + text.Shell(file) + " /etc/sysctl.d/"
 	case lines[0].By == host.SysctlDir:
 		f.Try = "mv " + text.Shell(file) + " " + text.Shell(file+".conf")
 	case lines[0].Idle == host.NotExecutable:

@@ -47,8 +47,10 @@ var (
 			`(?:>\|?|\|\s*(?:(?:sudo|doas)\s+(?:-\S+\s+)*)?(?:/\S*/)?tee\s(?:\s*-\S+\s)*)\s*` +
 			`/proc/sys/(net/[a-z0-9_/]+)`)
 	// tee FILE <<< 1, cat > FILE <<< 1
-	procGiven  = regexp.MustCompile(`\b(?:tee\s|cat\s*>).*?/proc/sys/(net/[a-z0-9_/]+).*<<<\s*["']?([^"';&|]+)`)
-	procQuoted = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
+	procGiven = regexp.MustCompile(`\b(?:tee\s|cat\s*>).*?/proc/sys/(net/[a-z0-9_/]+).*<<<\s*["']?([^"';&|]+)`)
+	// tmpfiles.d(5): "w /PATH MODE USER GROUP AGE TEXT", of which each but the path may be "-".
+	tmpfilesWrite = regexp.MustCompile(`^w[+!=~^-]*\s+/proc/sys/(net/[a-z0-9_/]+)(?:\s+\S+){4}\s+"?([^"]*)`)
+	procQuoted    = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
 	// What tc is told by a pipe, and how a command's output is put in its place.
 	tcTold      = regexp.MustCompile(`(?:echo|printf)\s+(?:-\w+\s+)?(?:"([^"]*)"|'([^']*)')\s*\|\s*\S*$`)
 	substituted = regexp.MustCompile(`\$\([^()]*\)|` + "`[^`]*`")
@@ -57,7 +59,10 @@ var (
 	// What is handed to a shell or an interpreter is a script, however it begins.
 	interpreted = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])` +
 		`(?:\.|source|sh|bash|dash|ash|ksh|zsh|python[\d.]*|perl)\s+(?:-\w+\s+)*["']?/([\w./+-]+)`)
-	relative = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:^|[\s"'=;&|(])\./([\w./+-]+)`)
+	// A unit's program without its folder is looked for in some, and its scripts run in one (systemd.exec(5)).
+	unitProgram = regexp.MustCompile(`^Exec(?:Start|StartPre|StartPost|Reload)\s*=\s*[-@:+!|]*([\w.-]+)(?:\s|$)`)
+	unitFolder  = regexp.MustCompile(`(?m)^\s*WorkingDirectory\s*=-?(/[\w./+-]*)\s*$`)
+	relative    = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:^|[\s"'=;&|(])\./([\w./+-]+)`)
 	// Programs that are known to set queues, or to take them away (the first), and their devices: wondershaper, tcset
 	// (of tcconfig) and FireQOS.
 	shaper = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])(?:` +
@@ -71,6 +76,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	var heredoc, dir string
 	var match Writer // the devices that NetworkManager's file is about
 	first := len(s.found)
+	if m := unitFolder.FindSubmatch(text); by == "systemd unit" && m != nil {
+		dir = string(m[1])
+	}
 	if by == "cloud-init" {
 		text = oneLine(text)
 	}
@@ -113,6 +121,10 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 				w.Qdisc = kind
 				s.found = append(s.found, w)
 			}
+		case by == "tmpfiles":
+			if m := tmpfilesWrite.FindStringSubmatch(l); m != nil {
+				s.assign(w, m[1], m[2])
+			}
 		case by == "NetworkManager" && how == isRead && key == "qdisc.root":
 			s.queue(w, append(strings.Fields("qdisc add root"), tcWords(value)...))
 		case by == "NetworkManager" && how == isRead:
@@ -128,6 +140,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		if how != isRead {
 			if !s.shaper(w, l) {
 				dir = s.follow(w, l, dir)
+				if m := unitProgram.FindStringSubmatch(l); m != nil && by == "systemd unit" && idle == "" {
+					s.callInPath(w, m[1])
+				}
 			}
 		}
 	}
@@ -262,23 +277,16 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 			}
 		}
 	}
-	assign := func(key, value string) {
-		if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
-			x := w
-			x.Sysctl, x.Value = name, joined(value)
-			s.found = append(s.found, x)
-		}
-	}
 	for _, key := range sysctlKey.FindAllStringIndex(l, -1) {
 		if value, ok := assignedTo(l, key[0], key[1]); ok {
-			assign(l[key[0]:key[1]], value)
+			s.assign(w, l[key[0]:key[1]], value)
 		}
 	}
 	for _, m := range procWrite.FindAllStringSubmatch(l, -1) {
-		assign(m[2], strings.TrimSuffix(m[1], `\n`))
+		s.assign(w, m[2], strings.TrimSuffix(m[1], `\n`))
 	}
 	for _, m := range procGiven.FindAllStringSubmatch(l, -1) {
-		assign(m[1], m[2])
+		s.assign(w, m[1], m[2])
 	}
 	for tail := l; w.Idle == ""; {
 		m := sysctlCommand.FindStringSubmatch(tail)
@@ -299,6 +307,14 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		}
 	}
 	return heredoc
+}
+
+// assign notes what sets a setting that plans use.
+func (s *scanner) assign(w Writer, key, value string) {
+	if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
+		w.Sysctl, w.Value = name, joined(value)
+		s.found = append(s.found, w)
+	}
 }
 
 // loadedFiles are the files that the arguments of sysctl(8) have it read.
@@ -534,6 +550,16 @@ func (s *scanner) follow(w Writer, l, dir string) string {
 		}
 	}
 	return dir
+}
+
+// callInPath looks into a unit's program that is named without its folder.
+func (s *scanner) callInPath(w Writer, name string) {
+	for _, dir := range []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin"} {
+		if _, there := s.resolve(path.Join(dir, name)); there {
+			s.call(w, path.Join(dir, name), "#!")
+			return
+		}
+	}
 }
 
 // call looks into a script that begins so.

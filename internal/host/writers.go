@@ -43,13 +43,14 @@ const (
 	SomeSetting = "a setting"
 )
 
-// SysctlDir is who reads a file of /etc/sysctl.d of another name than it should have; NotExecutable why a script has no
-// effect.
+// SysctlDir is who reads a file of /etc/sysctl.d of another name than it should have; the others are why a file has
+// no effect.
 const (
-	SysctlDir     = "sysctl.d"
-	NotExecutable = "it is not executable"
-	NameOfNoPart  = "run-parts passes over a name like that"
-	unnamedReason = "its name does not end in .conf"
+	SysctlDir       = "sysctl.d"
+	NotExecutable   = "it is not executable"
+	NameOfNoPart    = "run-parts passes over a name like that"
+	NameWithoutConf = "its name does not end in .conf"
+	UnreadFolder    = "no program reads that folder"
 )
 
 // Where says where it is, as compilers do: "FILE:LINE".
@@ -173,6 +174,8 @@ func spots() []spot {
 		{by: "cron", dir: "etc/cron.daily", runs: isPart, when: times},
 		{by: "cron", dir: "etc/cron.weekly", runs: isPart, when: times},
 		{by: "cron", dir: "etc/cron.monthly", runs: isPart, when: times},
+		{by: "tmpfiles", dir: "etc/tmpfiles.d", suffix: ".conf", when: boot},
+		{by: "tmpfiles", dir: "run/tmpfiles.d", suffix: ".conf", when: boot},
 		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
 		{by: "rc.local", file: "etc/rc.d/rc.local", runs: isScript, when: boot},
 		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},
@@ -253,7 +256,7 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
 	}
-	for _, w := range slices.Concat(s.found, t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded)) {
+	for _, w := range slices.Concat(s.found, t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded), t.ignored()) {
 		if w.Idle != "" {
 			idle = append(idle, w)
 		} else {
@@ -377,7 +380,7 @@ func (t *tree) unnamed(loaded map[string]bool) (found []Writer) {
 	for _, name := range t.list("etc/sysctl.d", "") {
 		file := path.Join("etc/sysctl.d", name)
 		if !loaded[file] && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
-			found = append(found, t.assigned(SysctlDir, file, unnamedReason)...)
+			found = append(found, t.assigned(SysctlDir, file, NameWithoutConf)...)
 		}
 	}
 	return found

@@ -173,6 +173,20 @@ func TestPlaces(t *testing.T) {
 		"Fedora's rc.local": {fstest.MapFS{"etc/rc.local": link("rc.d/rc.local"),
 			"etc/rc.d/rc.local": executable(begin + tc)}, "rc.local /etc/rc.local:2" + shaped},
 
+		"tmpfiles": {fstest.MapFS{"etc/tmpfiles.d/a.conf": file("d /run/x 0755 root root -\n" +
+			"w /proc/sys/net/ipv4/tcp_congestion_control - - - - bbr\n" +
+			"w! /proc/sys/net/ipv4/tcp_rmem - - - - 4096 131072 9000000\nr /proc/sys/net/ipv4/tcp_ecn\n")},
+			"tmpfiles /etc/tmpfiles.d/a.conf:2 " + bbr + "=bbr; " +
+				"tmpfiles /etc/tmpfiles.d/a.conf:3 net.ipv4.tcp_rmem=4096 131072 9000000"},
+		"a unit's program without its folder": {fstest.MapFS{
+			"etc/systemd/system/a.service": file("[Service]\nExecStart=-s2.sh up\nExecStop=s3.sh\n"),
+			"usr/local/bin/s2.sh":          executable(begin + tc), "usr/local/bin/s3.sh": executable(begin + tc)},
+			"systemd unit /usr/local/bin/s2.sh:2" + shaped},
+		"a unit's folder": {fstest.MapFS{
+			"etc/systemd/system/a.service": file("[Service]\nExecStart=/bin/sh ./up.sh\nWorkingDirectory=/opt/q\n"),
+			"opt/q/up.sh":                  file(tc)}, "systemd unit /opt/q/up.sh:1" + shaped},
+		"a folder that nothing reads": {fstest.MapFS{"etc/sysctl.conf.d/a.conf": file(bbr + " = bbr\n")},
+			"[sysctl.d /etc/sysctl.conf.d/a.conf:1 " + bbr + "=bbr]"},
 		"not executable": {fstest.MapFS{"etc/rc.local": file(begin + tc)},
 			"[rc.local /etc/rc.local:2" + shaped + "]"},
 		"a name with a dot": {fstest.MapFS{"etc/network/if-up.d/q.sh": executable(begin + tc)},
@@ -649,6 +663,46 @@ func TestNetworkdFiles(t *testing.T) {
 		}
 		if sets != c.sets || idle != c.idle || taken != c.taken {
 			t.Errorf("%s: sets %v, idle %q, taken by %q: %+v", name, sets, idle, taken, all)
+		}
+	}
+}
+
+// Lines of files of settings that the loaders pass over, and why.
+func TestIgnoredLines(t *testing.T) {
+	const bbr = "net.ipv4.tcp_congestion_control"
+	for line, want := range map[string]string{ // what it was to set, and the beginning of the reason
+		bbr + " bbr":                             bbr + "=bbr there is no =",
+		"net/ipv4/tcp_rmem 1 2\t3":               "net.ipv4.tcp_rmem=1 2 3 there is no =",
+		"sysctl -w " + bbr + "=bbr":              bbr + "=bbr it is a command",
+		"sudo sysctl -w net.ipv4.tcp_rmem='1 2'": "net.ipv4.tcp_rmem=1 2 it is a command",
+		byteOrderMark + bbr + " = bbr":           bbr + "=bbr an invisible byte-order mark",
+		"net.ipv4.tcp_congestion_contol = bbr":   bbr + "=bbr there is no setting of the name net.ipv4.tcp_congestion_contol",
+		"ipv4.tcp_congestion_control = bbr":      bbr + "=bbr there is no setting of the name ipv4.tcp_congestion_control",
+		"tcp_congestion_control=bbr":             bbr + "=bbr there is no setting of the name tcp_congestion_control",
+		bbr + " = bbr":                           "",
+		"-" + bbr:                                "",
+		"# " + bbr + " bbr":                      "",
+		byteOrderMark + "# x":                    "",
+		"net.ipv4.tcp_retries1 = 5":              "", // which there is
+		"net.*.tcp_retries2 = 5":                 "",
+		"net.ipv4.tcp_ecn = 1":                   "",
+		"net.ipv4.tcp_frtoo = 1":                 "", // this kernel has neither
+		"vm.swappiness 5":                        "",
+		bbr:                                      "",
+		"see sysctl(8) and so on":                "",
+	} {
+		for _, name := range []string{"etc/sysctl.conf", "etc/sysctl.d/a.conf"} {
+			d := settings(fstest.MapFS{name: file(line + "\n"), "etc/sysctl.d/b.conf": link("../sysctl.conf"),
+				"proc/sys/net/ipv4/tcp_congestion_control": file("cubic"), "proc/sys/net/ipv4/tcp_retries2": file("15"),
+				"proc/sys/net/ipv4/tcp_retries1": file("3")})
+			got := ""
+			for _, w := range d.Idle {
+				got += fmt.Sprintf("%s=%s %s", w.Sysctl, w.Value, w.Idle)
+			}
+			if !strings.HasPrefix(got, want) || (got == "") != (want == "") || len(d.Writers) > 0 ||
+				got != "" && d.Idle[0].Where() != "/"+name+":1" {
+				t.Errorf("%s: %q: %q, want %q", name, line, got, want)
+			}
 		}
 	}
 }
