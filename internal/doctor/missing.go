@@ -65,6 +65,7 @@ func notInKernel(p *patient) (found []Finding) {
 // lacking is what a sysctl is set to that this kernel does not have; "" if it has it, or it is no name.
 func (p *patient) lacking(sysctl, value string) string {
 	switch {
+	case host.ModulePrefix.MatchString(value): // which is another mistake: see refused
 	case sysctl == "net.core.default_qdisc" && p.Qdiscs[value] == host.No:
 		return value
 	case sysctl == congestionControl && moduleName.MatchString(value) && len(p.Congestion.Available) > 0 &&

@@ -98,7 +98,8 @@ func (p *patient) meant(sysctl, value string) string {
 	bare, _, _ = strings.Cut(bare, ";")
 	bare = strings.TrimSpace(strings.NewReplacer(`"`, "", "'", "", "\u00a0", " ").Replace(bare))
 	name := strings.ToLower(strings.ReplaceAll(bare, "-", "_"))
-	for _, candidate := range []string{bare, strings.ReplaceAll(bare, ",", " "), withoutUnits(bare), name} {
+	for _, candidate := range []string{bare, strings.ReplaceAll(bare, ",", " "), withoutUnits(bare), name,
+		host.ModulePrefix.ReplaceAllString(name, "")} {
 		fields := strings.Fields(candidate)
 		candidate = strings.Join(fields, " ")
 		if len(fields) > 0 && len(fields) == len(strings.Fields(now)) && p.Takes(sysctl, candidate, now).Refused == "" {

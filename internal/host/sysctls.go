@@ -211,16 +211,18 @@ func noNumber(field string) string {
 
 var (
 	unit = regexp.MustCompile(`^(?i:[kmgt]i?b?|b|bytes)$`)
+	// ModulePrefix begins the names of modules of congestion controls and queueing disciplines, and of none of these.
+	ModulePrefix = regexp.MustCompile(`^(?:tcp|sch)_`)
 	// Names of modules: the kernel looks for one that is called "sch_" or "tcp_" and so.
 	word = regexp.MustCompile(`^[a-z0-9_]+$`)
 )
 
 // noWord says why the kernel has no such queueing discipline or congestion control; "" if it has, or that is not known.
 func (f Facts) noWord(name, value string) string {
-	what, has := "congestion control", f.Congestion.Has(value)
+	what, prefix, has := "congestion control", "tcp_", f.Congestion.Has(value)
 	known := len(f.Congestion.Available) > 0
 	if name == "net.core.default_qdisc" {
-		what, has = "queueing discipline", f.Qdiscs[value] != No
+		what, prefix, has = "queueing discipline", "sch_", f.Qdiscs[value] != No
 		known = !has
 		if f.Qdiscs[value] == "" {
 			has = slices.Contains(f.OtherQdiscs, value)
@@ -236,6 +238,8 @@ func (f Facts) noWord(name, value string) string {
 		return "quotes are part of the value"
 	case strings.ContainsAny(value, "#;"):
 		return "what comes after the name is part of the value"
+	case ModulePrefix.FindString(value) == prefix:
+		return fmt.Sprintf("%s is a module's name, and no %s's", value, what)
 	case known || !word.MatchString(value):
 		return fmt.Sprintf("there is no %s of the name %s", what, value)
 	}

@@ -61,6 +61,9 @@ var written = []struct {
 	{"ipv4.tcp_congestion_control", `"bbr"`, "quotes", ""},
 	{"ipv4.tcp_congestion_control", "bbr2", "no congestion control", ""},
 	{"core.default_qdisc", "fq_codell", "no queueing discipline", ""},
+	{"core.default_qdisc", "sch_fq", "is a module's name", ""},
+	{"ipv4.tcp_congestion_control", "tcp_bbr", "is a module's name", ""},
+	{"ipv4.tcp_congestion_control", "tcp_bbr # fast", "after the name", ""},
 	{"core.default_qdisc", "dualpi2", "no queueing discipline", ""},
 	{"core.default_qdisc", "fq ; was pfifo_fast", "after the name", ""},
 
@@ -179,12 +182,14 @@ func TestTakesWhatIsNotKnown(t *testing.T) {
 		sysctl, value string
 		taken         bool
 	}{
-		"a range that is newer":   {kernel("6.12.1"), "net.ipv4.tcp_rmem", "4096 87380 1000", true},
-		"a range that was wider":  {kernel("6.18.44"), "net.ipv4.tcp_ecn", "3", false},
-		"no list of modules":      {unlisted, "net.core.default_qdisc", "fancy", true},
-		"no name of a module":     {unlisted, "net.core.default_qdisc", "fq-codel", false},
-		"no congestion controls":  {unlisted, "net.ipv4.tcp_congestion_control", "x", true},
-		"a setting without a row": {func(*Facts) {}, "net.ipv4.tcp_unheard_of", "yes", true},
+		"a range that is newer":              {kernel("6.12.1"), "net.ipv4.tcp_rmem", "4096 87380 1000", true},
+		"a range that was wider":             {kernel("6.18.44"), "net.ipv4.tcp_ecn", "3", false},
+		"no list of modules":                 {unlisted, "net.core.default_qdisc", "fancy", true},
+		"no name of a module":                {unlisted, "net.core.default_qdisc", "fq-codel", false},
+		"a module's name":                    {unlisted, "net.core.default_qdisc", "sch_fq", false},
+		"a module's name, of the other kind": {unlisted, "net.ipv4.tcp_congestion_control", "sch_x", true},
+		"no congestion controls":             {unlisted, "net.ipv4.tcp_congestion_control", "x", true},
+		"a setting without a row":            {func(*Facts) {}, "net.ipv4.tcp_unheard_of", "yes", true},
 		"what is there now": {func(f *Facts) {
 			f.Sysctls["net.core.default_qdisc"] = Sysctl{Value: "own"}
 		}, "net.core.default_qdisc", "own", true},
