@@ -23,11 +23,15 @@ func overridden(p *patient) (found []Finding) {
 		if !ok || len(losers) == 0 || p.Takes(name, wins.Value, p.Sysctls[name].Value).Refused != "" {
 			continue
 		}
+		among := "at boot"
+		if _, stays := p.others(name); len(stays) > 0 {
+			among = "among what the boot reads"
+		}
 		found = append(found, Finding{
 			Code: "setting-set-twice", Severity: Notable,
 			Plain: "Files on this server disagree about a setting: " + text.Short(name) + ".",
 			Title: text.Short(name) + " is set by several, to different values.",
-			Seen: fmt.Sprintf("%s: %s wins at boot; against it %s. Now: %s.", wins.Where(), wins.Value,
+			Seen: fmt.Sprintf("%s: %s wins %s; against it %s. Now: %s.", wins.Where(), wins.Value, among,
 				strings.Join(losers, "; "), p.Sysctls[name].Value),
 			Why:    p.decides(name),
 			Remark: "remove all lines but one",
@@ -38,19 +42,30 @@ func overridden(p *patient) (found []Finding) {
 
 // decides says which of several lines of a setting is in force in the end.
 func (p *patient) decides(sysctl string) string {
-	yields, stays := false, false
-	for _, w := range p.deep.Writers {
-		if w.Sysctl == sysctl {
-			yields, stays = yields || w.Yields, stays || !w.Yields
-		}
-	}
+	yields, stays := p.others(sysctl)
 	switch {
-	case yields && !stays:
+	case len(yields) > 0 && len(stays) == 0:
 		return "TuneD applies the files of sysctl.d again after its own (reapply_sysctl), so these win."
-	case !stays:
+	case len(stays) == 0:
 		return "The line that is read last wins."
+	case !slices.ContainsFunc(stays, func(w host.Writer) bool { return w.By != "tuned" }):
+		return "TuneD starts after that, and does not apply the files again (reapply_sysctl), so its value wins."
 	}
 	return "Which one is in force depends on who came last."
+}
+
+// others are who sets a setting besides the files of sysctl.d: those who let these win, and those who do not.
+func (p *patient) others(sysctl string) (yields, stays []host.Writer) {
+	for _, w := range p.deep.Writers {
+		switch {
+		case w.Sysctl != sysctl:
+		case w.Yields:
+			yields = append(yields, w)
+		default:
+			stays = append(stays, w)
+		}
+	}
+	return yields, stays
 }
 
 // losers are the lines that set what another line wins, to another value.

@@ -402,6 +402,11 @@ func (t *tree) assigned(by, file, idle string) (found []Writer) {
 	return found
 }
 
+// tunedTrue reports whether TuneD takes a value for yes.
+func tunedTrue(value string) bool {
+	return slices.Contains([]string{"1", "yes", "y", "true", "t", "on"}, strings.ToLower(strings.TrimSpace(value)))
+}
+
 // tuned reads the [sysctl] sections of the active profiles and of those that they include, and which scripts these run.
 func (t *tree) tuned() (found []Writer, scripts []string) {
 	const deepest = 8
@@ -412,14 +417,14 @@ func (t *tree) tuned() (found []Writer, scripts []string) {
 	reapplies := true // its default
 	for l := range strings.Lines(string(t.read("etc/tuned/tuned-main.conf"))) {
 		if key, value, _ := strings.Cut(l, "="); strings.TrimSpace(key) == "reapply_sysctl" {
-			reapplies = slices.Contains([]string{"1", "yes", "true", "on"}, strings.ToLower(strings.TrimSpace(value)))
+			reapplies = tunedTrue(value)
 		}
 	}
 	var todo []step
 	for name := range strings.FieldsSeq(string(t.read("etc/tuned/active_profile"))) {
 		todo = append(todo, step{name, 0})
 	}
-	seen := map[string]bool{}
+	seen, enabled := map[string]bool{}, map[string]bool{} // sections: what is said first, by who includes the others
 	for len(todo) > 0 && len(seen) < 64 {
 		s := todo[0]
 		todo = todo[1:]
@@ -448,6 +453,10 @@ func (t *tree) tuned() (found []Writer, scripts []string) {
 				key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 				switch {
 				case !ok:
+				case key == "enabled":
+					if _, said := enabled[in]; !said {
+						enabled[in] = tunedTrue(value)
+					}
 				case in == "main" && key == "include":
 					for name := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ' ' }) {
 						todo = append(todo, step{name, s.depth + 1})
@@ -469,6 +478,12 @@ func (t *tree) tuned() (found []Writer, scripts []string) {
 			}
 			break
 		}
+	}
+	if on, said := enabled["sysctl"]; said && !on {
+		found = nil
+	}
+	if on, said := enabled["script"]; said && !on {
+		scripts = nil
 	}
 	return found, scripts
 }

@@ -560,6 +560,16 @@ func TestWhoComesLast(t *testing.T) {
 			t.Errorf("%q: %+v", text, d.Writers)
 		}
 	}
+	// A section that is off sets nothing, in who includes others for these, too.
+	for text, want := range map[string]string{"[sysctl]\nenabled=true\n": ecn + "=1; net.ipv4.tcp_sack=0",
+		"[main]\ninclude=base\n[sysctl]\nenabled=false\n": "", "[main]\ninclude=base\n[vm]\nenabled=0\n": ecn + "=1; " +
+			"net.ipv4.tcp_sack=0", "[sysctl]\n" + ecn + "=2\nenabled = 0\n": ""} {
+		d := settings(fstest.MapFS{"etc/tuned/active_profile": file("p base"), "etc/tuned/p/tuned.conf": file(text),
+			"etc/tuned/base/tuned.conf": file("[sysctl]\n" + ecn + "=1\nnet.ipv4.tcp_sack=0\n")})
+		if got := sets(d.Writers); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
 	for loader, want := range map[string]string{"usr/lib/systemd/systemd-sysctl": "3", "usr/sbin/sysctl": "1",
 		"run/current-system/systemd/lib/systemd/systemd-sysctl": "3"} {
 		d := settings(fstest.MapFS{loader: file(""), "etc/sysctl.d/zz.conf": file(ecn + "=1"),
