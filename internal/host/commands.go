@@ -20,6 +20,7 @@ type scanner struct {
 	*tree
 	found  []Writer
 	called map[string]bool // scripts that have been read
+	device string          // that a line's variable for one means, where that is known
 	loaded map[string]bool // files of settings that a command has sysctl(8) read
 }
 
@@ -79,14 +80,27 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	if m := unitFolder.FindSubmatch(text); by == "systemd unit" && m != nil {
 		dir = string(m[1])
 	}
-	if by == "cloud-init" {
-		text = oneLine(text)
+	if by == "cloud-init" && how == isCommands {
+		text = oneLine(bootCommands(text))
+	}
+	var cleared []string // a unit's keys whose values a drop-in forgets
+	if by == "systemd unit" {
+		if ownNetwork.Match(text) {
+			return
+		}
+		cleared = s.cleared(file)
 	}
 	ends := ending{line: endLine[by]}
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
 		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle}
+		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == isCommands && m != nil {
+			s.device = m[1]
+		}
+		if s.device != "" {
+			l = deviceVariable.ReplaceAllLiteralString(l, s.device)
+		}
 		switch {
 		case heredoc != "":
 			if l == heredoc {
@@ -116,6 +130,8 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		switch {
+		case slices.Contains(cleared, key):
+			continue
 		case by == "modules-load":
 			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
 				w.Qdisc = kind
@@ -149,6 +165,49 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	for i := first; how == isRead && i < len(s.found); i++ {
 		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
 	}
+}
+
+var (
+	// interfaces(5): a device's part, and what names it in there, as in a template of systemd's (systemd.unit(5)).
+	stanza         = regexp.MustCompile(`^iface\s+([\w.-]+)`)
+	deviceVariable = regexp.MustCompile(`\$\{?IFACE\b\}?|%[iI]\b`)
+	// A unit whose commands run in another network namespace (systemd.exec(5)).
+	ownNetwork = regexp.MustCompile(
+		`(?m)^\s*(?:NetworkNamespacePath\s*=\s*/|PrivateNetwork\s*=\s*(?i:yes|true|on|1)\s*$)`)
+	forgets = regexp.MustCompile(`(?m)^\s*(Exec\w+)\s*=\s*$`)
+	yamlKey = regexp.MustCompile(`^["']?(\w+)["']?\s*:`)
+)
+
+// cleared are the keys of a unit that a drop-in of it sets anew.
+func (t *tree) cleared(unit string) (keys []string) {
+	if !strings.HasSuffix(unit, ".service") {
+		return nil
+	}
+	for _, dir := range []string{"etc/systemd/system", "run/systemd/system"} {
+		dir = path.Join(dir, path.Base(unit)+".d")
+		for _, name := range t.list(dir, ".conf") {
+			for _, m := range forgets.FindAllSubmatch(t.read(path.Join(dir, name)), -1) {
+				keys = append(keys, string(m[1]))
+			}
+		}
+	}
+	return keys
+}
+
+// bootCommands leaves of cloud-init's configuration what it runs at every boot: bootcmd. What it runs and writes
+// besides, it does once for an instance.
+func bootCommands(text []byte) (kept []byte) {
+	boot := false
+	for l := range bytes.Lines(text) {
+		if m := yamlKey.FindSubmatch(l); m != nil {
+			boot = string(m[1]) == "bootcmd"
+		}
+		if !boot {
+			l = []byte("\n")
+		}
+		kept = append(kept, l...)
+	}
+	return kept
 }
 
 // listed are the words of a command that is a list of YAML's in lines of their own.
@@ -568,12 +627,13 @@ func (s *scanner) call(w Writer, name, magic string) {
 	name = path.Clean(name)
 	top, _, _ := strings.Cut(name, "/")
 	ofKernel := top == "proc" || top == "sys" || top == "dev"
-	if len(s.called) >= maxFunctions || s.called[name] || ofKernel || !fs.ValidPath(name) {
+	key := strings.TrimSpace(name + " " + s.device)
+	if len(s.called) >= maxFunctions || s.called[key] || ofKernel || !fs.ValidPath(name) {
 		return
 	}
 	if text := s.readScript(name, magic); text != nil {
-		s.called[name] = true
-		s.scan(w.By, name, text, isCommands, "")
+		s.called[key] = true
+		s.scan(w.By, name, text, isScript, "")
 	}
 }
 

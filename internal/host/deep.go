@@ -340,7 +340,10 @@ func (t *tree) unknown(what, why string) {
 }
 
 func (t *tree) unread(name, why string) {
-	t.deep.Unknown = append(t.deep.Unknown, Unread{What: "/" + name, Why: why, File: "/" + name})
+	u := Unread{What: "/" + name, Why: why, File: "/" + name}
+	if !slices.Contains(t.deep.Unknown, u) { // some files are read more than once
+		t.deep.Unknown = append(t.deep.Unknown, u)
+	}
 }
 
 // resolve follows a file's symbolic links within the root; false if that leads nowhere, or to /dev/null.

@@ -24,8 +24,9 @@ var (
 	caseLabel   = regexp.MustCompile(`^\(?\s*((?:[\w*"'.:-]+\s*\|\s*)*[\w*"'.:-]+)\s*\)\s*(.*)$`)
 	endLabel    = regexp.MustCompile(`(?i)^["']?` + endWords + `["']?(?:\s*\|\s*["']?` + endWords + `["']?)*$`)
 	endFunction = regexp.MustCompile(`^(?:function\s+)?(?:do_)?stop(?:_pre|_post)?\s*(?:\(\s*\))?\s*\{(.*)$`)
-	endIf       = regexp.MustCompile(`(?i)^(?:el)?if\s+(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords +
-		`["']?(?:\s*\]|\s*;|$)`)
+	// or for never
+	endIf = regexp.MustCompile(`(?i)^(?:el)?if\s+(?:false\s*$|(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords +
+		`["']?(?:\s*\]|\s*;|$))`)
 )
 
 // ending follows through the lines of a file which run only when something ends. These set nothing that lasts.

@@ -232,7 +232,12 @@ func (w Writer) When() string {
 func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	s := scanner{tree: t, called: map[string]bool{}, loaded: map[string]bool{}}
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
+	off := t.cloudInitOff()
+	units, instances := t.enabled()
 	for _, p := range spots() {
+		if p.by == "cloud-init" && off {
+			continue
+		}
 		for _, name := range t.files(p) {
 			// NetworkManager reads files of any name but these.
 			aside := p.runs == isRead && putAside.MatchString(path.Base(name))
@@ -242,21 +247,21 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 				seen[to] = true
 			}
 			if idle := t.idle(p, name); idle == "" || !putAside.MatchString(path.Base(name)) {
-				s.scan(p.by, name, t.read(name), p.runs, idle)
+				s.scanEach(p.by, name, p.runs, idle, instances[path.Base(name)])
 			}
 		}
 	}
 	for _, name := range t.sourced() {
-		s.scan("ifupdown", name, t.read(name), isCommands, "")
+		s.scanEach("ifupdown", name, isCommands, "", nil)
 	}
-	for _, name := range t.enabled() {
-		s.scan("systemd unit", name, t.read(name), isCommands, "")
+	for _, name := range units {
+		s.scanEach("systemd unit", name, isCommands, "", instances[path.Base(name)])
 	}
 	tuned, scripts := t.tuned()
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
 	}
-	for _, w := range slices.Concat(s.found, t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded), t.ignored()) {
+	for _, w := range slices.Concat(once(s.found), t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded), t.ignored()) {
 		if w.Idle != "" {
 			idle = append(idle, w)
 		} else {
@@ -270,6 +275,37 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 		}
 	}
 	return found, idle, s.loaded
+}
+
+// scanEach scans a file, a template of units once for each device that it is enabled for.
+func (s *scanner) scanEach(by, name string, how runs, idle string, instances []string) {
+	if by != "systemd unit" || len(instances) == 0 {
+		instances = []string{""}
+	}
+	text := s.read(name)
+	for _, s.device = range instances {
+		s.scan(by, name, text, how, idle)
+	}
+	s.device = ""
+}
+
+// once leaves of writers that are alike the first.
+func once(all []Writer) (found []Writer) {
+	seen := map[string]bool{}
+	for _, w := range all {
+		key := strings.Join([]string{w.By, w.Where(), w.Sysctl, w.Value, w.Queue(), w.Dev, w.Idle}, "\x00")
+		if !seen[key] {
+			found = append(found, w)
+		}
+		seen[key] = true
+	}
+	return found
+}
+
+// cloudInitOff reports whether cloud-init is told not to run.
+func (t *tree) cloudInitOff() bool {
+	_, off := t.resolve("etc/cloud/cloud-init.disabled")
+	return off || slices.Contains(strings.Fields(string(t.read("proc/cmdline"))), "cloud-init=disabled")
 }
 
 // files are the paths of a place's files.
@@ -335,14 +371,19 @@ func (t *tree) sourced() (names []string) {
 }
 
 // enabled are the units of packages that are started at boot: a link leads to them, and no unit of the same name comes
-// before them (systemd.unit(5)).
-func (t *tree) enabled() (names []string) {
+// before them (systemd.unit(5)). Instances are those of templates, by the template's name.
+func (t *tree) enabled() (names []string, instances map[string][]string) {
+	instances = map[string][]string{}
 	dirs := []string{"etc/systemd/system", "run/systemd/system"}
 	for _, sub := range t.subdirectories(dirs[0]) {
 		if !strings.HasSuffix(sub, ".wants") && !strings.HasSuffix(sub, ".requires") {
 			continue
 		}
 		for _, unit := range t.list(path.Join(dirs[0], sub), ".service") {
+			if before, after, ok := strings.Cut(strings.TrimSuffix(unit, ".service"), "@"); ok && after != "" {
+				template := before + "@.service"
+				instances[template] = append(instances[template], after)
+			}
 			name, ok := t.resolve(path.Join(dirs[0], sub, unit))
 			replaced := slices.ContainsFunc(dirs, func(dir string) bool {
 				_, err := fs.Lstat(t.root, path.Join(dir, path.Base(name)))
@@ -353,7 +394,7 @@ func (t *tree) enabled() (names []string) {
 			}
 		}
 	}
-	return names
+	return names, instances
 }
 
 // ufw reads the sysctl file that the firewall applies when it starts (ufw-framework(8)).

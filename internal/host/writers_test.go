@@ -173,6 +173,45 @@ func TestPlaces(t *testing.T) {
 		"Fedora's rc.local": {fstest.MapFS{"etc/rc.local": link("rc.d/rc.local"),
 			"etc/rc.d/rc.local": executable(begin + tc)}, "rc.local /etc/rc.local:2" + shaped},
 
+		"a stanza's device": {fstest.MapFS{
+			"etc/network/interfaces": file("iface eth1 inet dhcp\n  up tc qdisc add dev $IFACE root fq\n" +
+				"iface eth2 inet dhcp\n  up tc qdisc add dev \"${IFACE}\" root cake\n  up /root/q.sh\n" +
+				"iface eth3 inet6 auto\n  up /root/q.sh\n"),
+			"root/q.sh":               executable(begin + "tc qdisc add dev $IFACE root sfq\n" + "sysctl -w " + bbr + "=bbr\n"),
+			"etc/network/if-up.d/all": executable(begin + "tc qdisc add dev $IFACE root pie\n")},
+			"ifupdown /etc/network/if-up.d/all:2 pie on $IFACE; ifupdown /etc/network/interfaces:2 fq on eth1; " +
+				"ifupdown /etc/network/interfaces:4 cake on eth2; ifupdown /root/q.sh:2 sfq on eth2; " +
+				"ifupdown /root/q.sh:2 sfq on eth3; ifupdown /root/q.sh:3 " + bbr + "=bbr"},
+		"a template's device": {fstest.MapFS{
+			"etc/systemd/system/s@.service": file("[Service]\nExecStart=/sbin/tc qdisc add dev %i root fq\n" +
+				"ExecStartPost=/root/q.sh %I\n"),
+			"root/q.sh": executable(begin + "tc qdisc add dev $1 root sfq\n"),
+			"etc/systemd/system/multi-user.target.wants/s@wlan0.service": link("/etc/systemd/system/s@.service")},
+			"systemd unit /etc/systemd/system/s@.service:2 fq on wlan0; systemd unit /root/q.sh:2 sfq on $1"},
+		"a template of a package": {fstest.MapFS{
+			"usr/lib/systemd/system/s@.service":                       file("[Service]\nExecStart=/sbin/tc qdisc add dev %I root fq\n"),
+			"etc/systemd/system/multi-user.target.wants/s@e1.service": link("/usr/lib/systemd/system/s@.service"),
+			"etc/systemd/system/multi-user.target.wants/s@e2.service": link("/usr/lib/systemd/system/s@.service")},
+			"systemd unit /usr/lib/systemd/system/s@.service:2 fq on e1; " +
+				"systemd unit /usr/lib/systemd/system/s@.service:2 fq on e2"},
+		"a drop-in that forgets": {fstest.MapFS{
+			"etc/systemd/system/s.service":          file("[Service]\nExecStart=/sbin/" + tc + "ExecStartPost=sysctl -w " + bbr + "=bbr\n"),
+			"etc/systemd/system/s.service.d/a.conf": file("[Service]\nExecStart=\nExecStart=/sbin/tc qdisc add dev e1 root fq\n")},
+			"systemd unit /etc/systemd/system/s.service.d/a.conf:3 fq on e1; " +
+				"systemd unit /etc/systemd/system/s.service:3 " + bbr + "=bbr"},
+		"units in other network namespaces": {fstest.MapFS{
+			"etc/systemd/system/a.service": file("[Service]\nNetworkNamespacePath=/run/netns/x\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/b.service": file("[Service]\nExecStart=/sbin/" + tc + "PrivateNetwork=yes\n")}, ""},
+		"a unit in this one": {fstest.MapFS{
+			"etc/systemd/system/b.service": file("[Service]\nPrivateNetwork=no\nExecStart=/sbin/" + tc)},
+			"systemd unit /etc/systemd/system/b.service:3" + shaped},
+		"what cloud-init does once": {fstest.MapFS{"etc/cloud/cloud.cfg": file("runcmd:\n- " + tc +
+			"write_files:\n - content: |\n     " + tc + "bootcmd:\n- tc qdisc add dev e1 root fq\nruncmd:\n  - " + tc)},
+			"cloud-init /etc/cloud/cloud.cfg:7 fq on e1"},
+		"cloud-init that is off": {fstest.MapFS{"etc/cloud/cloud.cfg": file("bootcmd:\n - " + tc),
+			"etc/cloud/cloud-init.disabled": file("")}, ""},
+		"cloud-init that the kernel's command line turns off": {fstest.MapFS{
+			"var/lib/cloud/scripts/per-boot/q": executable(begin + tc), "proc/cmdline": file("x cloud-init=disabled\n")}, ""},
 		"tmpfiles": {fstest.MapFS{"etc/tmpfiles.d/a.conf": file("d /run/x 0755 root root -\n" +
 			"w /proc/sys/net/ipv4/tcp_congestion_control - - - - bbr\n" +
 			"w! /proc/sys/net/ipv4/tcp_rmem - - - - 4096 131072 9000000\nr /proc/sys/net/ipv4/tcp_ecn\n")},
@@ -475,7 +514,8 @@ func TestOneLine(t *testing.T) {
 			"machinectl shell c /sbin/" + tc, "systemd-nspawn -D x /sbin/" + tc, "ssh -p 2 root@other '" + tc + "'",
 			"sh -c 'ssh other " + tc + "'",
 			"subprocess.run(['ip', 'netns', 'exec', 'b', 'tc', 'qdisc', 'add', 'root'])",
-			"ip netns exec blue /root/q.sh",
+			"ip netns exec blue /root/q.sh", "if false; then " + tc + "; fi", "ssh router " + tc,
+			"docker run --sysctl net.ipv4.tcp_ecn=1 img", "ssh web " + ecn,
 		},
 	} {
 		for _, l := range lines {
