@@ -82,6 +82,16 @@ func ParseRate(s string) (Rate, error) {
 		return 0, fmt.Errorf("%q is two rates: what arrives is usually the first, %s, and what leaves the second, %s",
 			s, first, second)
 	}
+	if err := spokenTwice(s); err != nil {
+		return 0, err
+	}
+	if m := adorned.FindStringSubmatch(s); m != nil {
+		rate, err := ParseRate(m[1])
+		if err == nil {
+			err = fmt.Errorf("%q is not a rate: %s?", s, rate)
+		}
+		return 0, err
+	}
 	number, suffix := splitUnit(s)
 	meant := readings(number)
 	if len(meant) > 0 && (meant[0] != number || len(meant) > 1) && !tcRate.MatchString(s) {
@@ -95,6 +105,51 @@ func ParseRate(s string) (Rate, error) {
 		err = askRate(s, readings(m[1]), m[2]+"bit")
 	}
 	return rate, err
+}
+
+var (
+	// Two rates with words around them, of which some say which way is meant.
+	oneOfTwo = regexp.MustCompile(
+		`(?i)\b(\d+(?:[.,]\d+)*)\s*([kmgt](?:i?b(?:it|its|yte|ytes)?(?:ps)?|bps)(?:/s(?:ec)?)?)\b`)
+	between  = regexp.MustCompile(`[,;/&+|]|\band\b`)
+	upward   = regexp.MustCompile(`(?i)\b(?:up(?:load|stream|link)?|send(?:s|ing)?|out(?:going|bound)?|egress)\b`)
+	downward = regexp.MustCompile(
+		`(?i)\b(?:down(?:load|stream|link)?|receiv(?:e|es|ing)|in(?:coming|bound)?|ingress)\b`)
+	// A rate with a full stop, a word in brackets, or which way it goes.
+	adorned = regexp.MustCompile(`(?i)^\s*(.*\d.*\w)\s*(?:\([^()]*\)|[.,;:]|\s(?:up(?:load)?|upstream|egress))\s*$`)
+)
+
+// spokenTwice is the error for two rates in a sentence: which of them leaves, where it says so.
+func spokenTwice(s string) error {
+	all := oneOfTwo.FindAllStringSubmatchIndex(s, -1)
+	if len(all) != 2 {
+		return nil
+	}
+	head, gap, tail := s[:all[0][0]], s[all[0][1]:all[1][0]], s[all[1][1]:]
+	around := [2]string{head, tail}
+	if at := between.FindStringIndex(gap); at != nil {
+		around[0], around[1] = around[0]+" "+gap[:at[0]], gap[at[1]:]+" "+around[1]
+	} else if upward.MatchString(tail) || downward.MatchString(tail) {
+		around[0] += " " + gap
+	} else {
+		around[1] = gap + " " + around[1]
+	}
+	var rates [2]string
+	for i, m := range all {
+		if rates[i] = inRates(s[m[2]:m[3]], s[m[4]:m[5]], ""); rates[i] == "" {
+			return nil
+		}
+	}
+	up := slices.IndexFunc(around[:], upward.MatchString)
+	down := slices.IndexFunc(around[:], downward.MatchString)
+	if up < 0 && down >= 0 {
+		up = 1 - down
+	}
+	if up < 0 || up == down || upward.MatchString(around[1-up]) {
+		return fmt.Errorf("%q is two rates: what arrives is usually the first, %s, and what leaves the second, %s", s,
+			rates[0], rates[1])
+	}
+	return fmt.Errorf("%q is two rates: what leaves is %s, and what arrives %s", s, rates[up], rates[1-up])
 }
 
 // inRates writes what one of two rates can mean, as ParseRate asks about it where it is alone; "" if it is none. One
@@ -200,7 +255,7 @@ func readRate(s string) (Rate, error) {
 		}
 	case (data == "bps" || (data == "b" || data == "b/s") && !mixed) && tooMany == nil:
 		return 0, fmt.Errorf("rate %q can be bits or bytes a second: write %s or %s", s, bits, bytes)
-	case data == "b" || data == "b/s" || data == "o" || data == "o/s":
+	case slices.Contains([]string{"b", "o", "byte", "bytes"}, strings.TrimSuffix(data, "/s")):
 		unit := strings.TrimSuffix(suffix, "/s")
 		if strings.HasSuffix(unit, "b") {
 			s = bits // Mb: a small b is a bit where the prefix is a large letter
