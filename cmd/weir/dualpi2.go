@@ -141,8 +141,7 @@ func (o *dualpi2Options) change(cmd *cobra.Command) (host.Facts, host.Link, erro
 		return facts, link, err
 	}
 	if !facts.Admin {
-		return facts, link, &hint.Error{What: cmd.Name() + " changes the network, which needs root (CAP_NET_ADMIN)",
-			Try: "sudo " + cmd.CommandPath() + " …"}
+		return facts, link, change.NeedsAdmin(cmd.Name(), cmd.CommandPath(), os.Geteuid())
 	}
 	// A journal that cannot be read is another namespace's, or damaged: weir up says so when it is asked.
 	status, err := change.Open(change.Dir).Status()

@@ -1259,3 +1259,14 @@ func TestGoalIsChecked(t *testing.T) {
 		t.Errorf("%d steps, %v", m.steps, m.written)
 	}
 }
+
+// Whom sudo cannot help is not told to use it.
+func TestNeedsAdmin(t *testing.T) {
+	for uid, want := range map[int]string{1000: "sudo weir up …",
+		0: "weir up … on the host itself, or in a container with --cap-add NET_ADMIN"} {
+		var wrong *hint.Error
+		if err := NeedsAdmin("up", "weir up", uid); !errors.As(err, &wrong) || wrong.Try != want {
+			t.Errorf("%d: %+v", uid, err)
+		}
+	}
+}

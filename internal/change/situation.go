@@ -3,6 +3,7 @@
 package change
 
 import (
+	"os"
 	"slices"
 
 	"weir/internal/hint"
@@ -136,13 +137,21 @@ func (s Store) wanted(at situation) (all []plan.Goal, err error) {
 	return all, nil
 }
 
+// NeedsAdmin is the error for a command, and for how it is typed, that may not change the network as this user.
+func NeedsAdmin(command, typed string, uid int) error {
+	if uid == 0 { // within a container
+		return &hint.Error{
+			What: command + " changes the network, which needs CAP_NET_ADMIN, which root does not have here",
+			Try:  typed + " … on the host itself, or in a container with --cap-add NET_ADMIN"}
+	}
+	return &hint.Error{What: command + " changes the network, which needs root (CAP_NET_ADMIN)",
+		Try: "sudo " + typed + " …"}
+}
+
 // begin is how every command that changes something starts. The error is ErrBusy's while another is at it.
 func (s Store) begin(command string) (t *transaction, err error) {
 	if !s.host.admin() {
-		return nil, &hint.Error{
-			What: command + " changes the network, which needs root (CAP_NET_ADMIN)",
-			Try:  "sudo weir " + command + " …",
-		}
+		return nil, NeedsAdmin(command, "weir "+command, os.Geteuid())
 	}
 	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {

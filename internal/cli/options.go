@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,8 +78,28 @@ func optionMeantBy(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 			known = append(known, f.Name)
 		}
 	})
-	return text.Nearest(word, known)
+	for _, meant := range optionWords[word] {
+		if slices.Contains(known, meant) {
+			return meant
+		}
+	}
+	if near := text.Nearest(word, known); near != opposites[word] {
+		return near
+	}
+	return ""
 }
+
+// optionWords are words for options that other programs and people have, and the options that these may mean.
+var optionWords = map[string][]string{
+	"bind": {"listen"}, "port": {"listen"}, "address": {"listen"}, "addr": {"listen"},
+	"egress": {"rate"}, "bandwidth": {"rate"}, "speed": {"rate"}, "upload": {"rate"}, "up": {"rate"},
+	"download": {"ingress"}, "down": {"ingress"},
+	"duration": {"time"}, "seconds": {"time"}, "interface": {"dev"}, "iface": {"dev"}, "device": {"dev"},
+	"parallel": {"conns"}, "connections": {"conns"}, "latency": {"rtt"}, "ping": {"rtt"},
+}
+
+// opposites are words that are few slips from one that means something else.
+var opposites = map[string]string{"egress": "ingress", "download": "upload", "upload": "download"}
 
 // dashed is an option as it is typed.
 func dashed(name, short string) string {
@@ -145,7 +166,11 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 		case kind == "rate" && v >= fewestBits && v <= mostBits:
 			return Usage(name+" "+units.Rate(v).String(), "%s: %v", name, noUnit)
 		}
-		return Usage(name+" "+withUnit(text, noUnit.Example), "%s: %v", name, noUnit)
+		try := name + " " + withUnit(text, noUnit.Example)
+		if kind == "time" && v > 0 && v < 1 && strings.HasSuffix(try, "ms") { // seconds, as ping's own -i has them
+			try = fmt.Sprintf("%s %s or %s", name, units.Duration(v*float64(time.Second)), try)
+		}
+		return Usage(try, "%s: %v", name, noUnit)
 	}
 	if wrong := (*hint.Error)(nil); errors.As(err, &wrong) {
 		return Usage(help, "%s", wrong.What) // it names the option

@@ -69,6 +69,10 @@ func (k Kind) meant() string {
 	if slices.Contains([]Kind{"openvpn", "tailscale", "tinc", "zerotier", "nebula", "softether", "tun"}, k) {
 		return "--carries tunnel, for a tunnel of a program's own"
 	}
+	if kind, ok := map[Kind]Kind{"ipsec": XFRM, "ikev2": XFRM, "strongswan": XFRM, "vti": XFRM, "wg": WireGuard,
+		"nat": routes, "router": routes, "routing": routes}[k]; ok {
+		return "--carries " + string(kind)
+	}
 	if near := text.Nearest(string(k), knownKinds()); near != "" {
 		return "--carries " + near
 	}

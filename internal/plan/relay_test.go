@@ -383,3 +383,14 @@ func TestOrder(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What people call what a relay carries, and what a word is too short for.
+func TestKindMeant(t *testing.T) {
+	for word, want := range map[Kind]string{"ipsec": "--carries xfrm", "wg": "--carries wireguard",
+		"nat": "--carries route", "routes": "--carries route", "vxlam": "--carries vxlan",
+		"tailscale": "--carries tunnel, for a tunnel of a program's own"} {
+		if got := word.meant(); got != want {
+			t.Errorf("%s: %s, want %s", word, got, want)
+		}
+	}
+}

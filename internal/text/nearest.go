@@ -8,7 +8,8 @@ import (
 )
 
 // Nearest is the known word that somebody probably meant: the only one that begins so, as tc takes it, or else the one
-// that is fewest edits away, two at most. It is "" where none is near.
+// that is fewest slips away, two at most. Of a word of five letters or fewer two would leave little, and so it is one.
+// It is "" where none is near.
 func Nearest(word string, known []string) string {
 	begins := func(k string) bool { return word != "" && strings.HasPrefix(k, word) }
 	if i := slices.IndexFunc(known, begins); i >= 0 && !slices.ContainsFunc(known[i+1:], begins) {
@@ -19,7 +20,11 @@ func Nearest(word string, known []string) string {
 		if len(word) > 2*len(k) {
 			continue
 		}
-		if d := edits(word, k); d < distance && d < min(len(k), len(word)) {
+		d, short := edits(word, k), min(len(k), len(word)) <= 5
+		if Mistyped(word, k) {
+			d = 1
+		}
+		if d < distance && d < min(len(k), len(word)) && (d <= 1 || !short) {
 			best, distance = k, d
 		}
 	}

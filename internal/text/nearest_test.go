@@ -7,7 +7,8 @@ import "testing"
 func TestNearest(t *testing.T) {
 	known := []string{"rate", "rtt", "role", "ingress", "one-cake"}
 	for word, want := range map[string]string{"rat": "rate", "raet": "rate", "in": "ingress", "r": "", "": "",
-		"one": "one-cake", "xyz": "", "ingres": "ingress", "ratee": "rate"} {
+		"one": "one-cake", "xyz": "", "ingres": "ingress", "ratee": "rate", "mtu": "", "nat": "", "rloe": "role",
+		"one_kake": "one-cake"} {
 		if got := Nearest(word, known); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}

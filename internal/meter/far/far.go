@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -73,10 +74,19 @@ func Check(name string) error {
 	case strings.ContainsAny(rest, shellSpecial), strings.ContainsFunc(rest, unicode.IsControl),
 		strings.Contains(host, `\`):
 		return fmt.Errorf("%q is no name of a host: it has a character that a shell acts on", name)
+	case outOfRange(cmp.Or(host, rest)):
+		return fmt.Errorf("%q is no name of a host: its port is out of range (1 to 65535)", name)
 	case !uri && strings.Count(rest, ":") == 1:
 		return fmt.Errorf("%q is no name of a host: a port is written ssh://%s", name, rest)
 	}
 	return nil
+}
+
+// outOfRange reports whether a host has a number behind it that is no port.
+func outOfRange(host string) bool {
+	_, port, err := net.SplitHostPort(host)
+	n, wrong := strconv.ParseUint(port, 10, 16)
+	return err == nil && port != "" && strings.Trim(port, "0123456789") == "" && (wrong != nil || n == 0)
 }
 
 // session is an ssh that runs.

@@ -135,6 +135,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
+	for name, want := range map[string]bool{"me@a:99999": true, "ssh://me@a:0": true, "ssh://[2001:db8::1]:70000": true,
+		"a:65536": true, "me@a:2222": false, "me@2001:db8::1": false, "a:b": false, "ssh://a": false, "me@a:": false} {
+		if got := outOfRange(name[strings.LastIndexAny(name, "@/")+1:]); got != want || got && Check(name) == nil {
+			t.Errorf("%q is out of range: %v", name, got)
+		}
+	}
 }
 
 // Who ends it need not wait for an ssh that does not answer.
