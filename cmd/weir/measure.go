@@ -382,6 +382,10 @@ func address(target, scheme, port string) (string, error) {
 		of = "an iperf3 server"
 	}
 	none := cli.Usage(scheme+"HOST:PORT", "%q is no address of %s", target, of)
+	named, _, file := strings.Cut(target, "/")
+	if file && scheme == "" && named != "" && !strings.ContainsAny(target, "@ \t\r\n") {
+		return "", cli.Usage("http://"+target, "%q is no address of %s, but may be a file on a web server", target, of)
+	}
 	if target == "" || strings.ContainsAny(target, "/@ \t\r\n") {
 		return "", none
 	}

@@ -69,6 +69,15 @@ func TestAddress(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", target, got, err, want)
 		}
 	}
+	_, err := address("a:8099/f", "", "4747")
+	if wrong := (*hint.Error)(nil); !errors.As(err, &wrong) || wrong.Try != "http://a:8099/f" {
+		t.Errorf("a file's URL without its scheme: %+v", wrong)
+	}
+	for target, fine := range map[string]bool{"https://a:99999/": false, "https://a:0/f": false, "https://a:443/": true} {
+		if err := meter.CheckURL(target); (err == nil) != fine {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
 }
 
 // Without a measurement to compare with, a table has no columns of one. Of both directions at once it says which is

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -82,10 +83,18 @@ func parseURL(at, try string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, hint.New(fmt.Sprintf("%s cannot be fetched: %s is neither http nor https", u.Redacted(), u.Scheme),
 			try)
+	case !portInRange(u.Port()):
+		return nil, hint.New(fmt.Sprintf("%s: its port is out of range (1 to 65535)", u.Redacted()), try)
 	case u.User != nil:
 		return nil, hint.New(fmt.Sprintf("%s has a user, and nobody logs in for a measurement", u.Redacted()), try)
 	}
 	return u, nil
+}
+
+// portInRange reports whether a URL's port, where it has one, can be one.
+func portInRange(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 func noFile(u *url.URL, answer *http.Response) error {
