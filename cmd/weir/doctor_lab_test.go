@@ -16,6 +16,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/doctor"
@@ -69,6 +70,8 @@ func doctorCases() map[string]struct {
 			[]string{"✗ A filter on up0 drops what exceeds 10mbit."}, police(netlink.HANDLE_MIN_EGRESS, 10e6)},
 		"root-policed": {nil, "htb rate 900mbit | fq_codel", "noqueue", "", doctor.LimitPolicer,
 			[]string{"✗ A filter on up0 drops what exceeds 20mbit."}, police(0, 20e6)},
+		"policed-as-of-old": {nil, "htb rate 900mbit | fq_codel", "noqueue", "", doctor.LimitPolicer,
+			[]string{"✗ A filter on up0 drops what exceeds 10mbit."}, policeAsOfOld},
 		"netem": {nil, "netem loss 2%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
 		"delays": {nil, "netem delay 80ms 30ms limit 100000", "noqueue", "", doctor.LimitEmulator,
 			[]string{"✗ netem is on up0."}, nil},
@@ -135,7 +138,8 @@ func limitingObjects() map[string]string {
 		"dropping": "the filter u32 on up0, at its egress",
 		"rmem":     "receive buffers", "window": "the route default by up0 has window 65535",
 		"rule": "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",
-		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0"}
+		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0",
+		"policed-as-of-old": "the filter u32 on up0, below 1: drops what exceeds 10mbit"}
 }
 
 // paces are the rates to which programs bound each connection, in bytes per second, in those cases where they do.
@@ -158,15 +162,7 @@ func police(parent, rate uint32) func(*testing.T, netlink.Link) {
 		filter := netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: parent, Priority: 1,
 			Protocol: unix.ETH_P_ALL}
 		if parent == 0 {
-			list, err := netlink.QdiscList(link)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, q := range list {
-				if q.Attrs().Parent == netlink.HANDLE_ROOT {
-					filter.Parent = q.Attrs().Handle
-				}
-			}
+			filter.Parent = rootOf(t, link)
 		} else if err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: filter.LinkIndex,
 			Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}); err != nil {
 			t.Fatal(err)
@@ -179,6 +175,47 @@ func police(parent, rate uint32) func(*testing.T, netlink.Link) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// policeAsOfOld gives u32 a policer below the root as tc makes one without the word action.
+func policeAsOfOld(t *testing.T, link netlink.Link) {
+	const rate, burst, mtu = 10e6 / 8, 100_000, 65535 // bytes per second; bytes
+	parent := rootOf(t, link)
+	req := nl.NewNetlinkRequest(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(link.Attrs().Index), Parent: parent,
+		Info: netlink.MakeHandle(1, nl.Swap16(unix.ETH_P_ALL))})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("u32")))
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	all := &nl.TcU32Sel{Flags: nl.TC_U32_TERMINAL, Nkeys: 1, Keys: []nl.TcU32Key{{}}}
+	options.AddRtAttr(nl.TCA_U32_SEL, all.Serialize())
+	options.AddRtAttr(nl.TCA_U32_CLASSID, nl.Uint32Attr(parent|1))
+	police := nl.TcPolice{Action: int32(netlink.TC_POLICE_SHOT), Mtu: mtu, Burst: netlink.Xmittime(rate, burst)}
+	police.Rate.Rate = rate
+	var table [256]uint32
+	netlink.CalcRtable(&police.Rate, table[:], -1, mtu, nl.LINKLAYER_ETHERNET)
+	older := options.AddRtAttr(nl.TCA_U32_POLICE, nil)
+	older.AddRtAttr(nl.TCA_POLICE_TBF, police.Serialize())
+	older.AddRtAttr(nl.TCA_POLICE_RATE, netlink.SerializeRtab(table))
+	req.AddData(options)
+	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rootOf is the handle of a device's root qdisc.
+func rootOf(t *testing.T, link netlink.Link) uint32 {
+	t.Helper()
+	list, err := netlink.QdiscList(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range list {
+		if q.Attrs().Parent == netlink.HANDLE_ROOT {
+			return q.Attrs().Handle
+		}
+	}
+	t.Fatal("no root qdisc")
+	return 0
 }
 
 // dropSome gives a filter at the egress that drops one packet in 16, by IPv4's identification.

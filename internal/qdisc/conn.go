@@ -65,6 +65,7 @@ func explain(err error) error {
 const (
 	tcaKind         = 1
 	tcaOptions      = 2
+	tcaStats        = 3
 	tcaStats2       = 7
 	tcaStab         = 8
 	tcaChain        = 11
@@ -512,6 +513,8 @@ func (c *Conn) listFilters(get, answered uint16, what string, ifindex int, paren
 				if len(a.Data) > 0 { // JSON does not tell none from empty
 					f.Options = a.Data
 				}
+			case tcaStats:
+				f.drops = policerDrops(a.Data)
 			case tcaChain:
 				f.Chain = (&fields{a.Data}).u32()
 			}

@@ -67,7 +67,7 @@ func (f Filter) droppers() (all []Dropper) {
 				}
 			case a.Type == k.police && k.police != 0:
 				all = append(all, Dropper{Parent: f.Parent, Filter: f.Kind, Handle: f.Handle, Priority: f.Priority,
-					Action: "police", Rate: policed(a.Data)})
+					Action: "police", Rate: policed(a.Data), Drops: f.drops})
 			}
 		}
 	}
@@ -92,6 +92,16 @@ func (f Filter) dropper(action []byte) []Dropper {
 		return nil
 	}
 	return []Dropper{d}
+}
+
+// policerDrops is what a policer has dropped that is said the older way, in packets, of a struct tc_stats
+// (include/uapi/linux/pkt_sched.h). The kernel has it beside the filter's options, and nowhere for an action
+// (net/sched/act_api.c, tcf_action_copy_stats).
+func policerDrops(stats []byte) uint64 {
+	f := &fields{stats}
+	f.u64() // bytes
+	f.u32() // packets
+	return uint64(f.u32())
 }
 
 // policed is the rate of a policer's options, in bit/s; 0 where it has none, as one that counts packets.

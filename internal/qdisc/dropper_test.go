@@ -97,6 +97,33 @@ func TestDroppersOfDevices(t *testing.T) {
 	}
 }
 
+// What a policer has dropped that is said the older way is beside its filter's options.
+func TestOlderPolicersDrops(t *testing.T) {
+	const tcStats = 36 // the size of a struct tc_stats
+	older := pack(attribute(u32Police, pack(attribute(1, policer(125_000)))))
+	for _, c := range []struct {
+		what string
+		size int
+		want string
+	}{{"whole", tcStats, "[police 1mbit 7]"}, {"cut off", 15, "[police 1mbit 0]"}, {"none", 0, "[police 1mbit 0]"}} {
+		stats := append(append(u64bytes(9), u32bytes(9)...), append(u32bytes(7), make([]byte, tcStats)...)...)
+		filter := object(2, 1, 0x10000, 5<<16|8, "u32", older, attribute(tcaStats, stats[:c.size]))
+		conn := (&kernel{filters: [][]byte{filter}}).dial(t)
+		filters, err := conn.filters(2, 0x10000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := conn.Droppers(2, Tree{Filters: filters})
+		told := []string{}
+		for _, d := range all {
+			told = append(told, fmt.Sprintf("%s %s %d", d.Action, d.Rate, d.Drops))
+		}
+		if got := fmt.Sprint(told); err != nil || got != c.want {
+			t.Errorf("%s: %s, %v; want %s", c.what, got, err, c.want)
+		}
+	}
+}
+
 // What an hfsc class may have at most is the second slope of its upper limit, in bytes a second.
 func TestUpperLimit(t *testing.T) {
 	curve := func(m2 uint32) []byte { return append(make([]byte, 8), u32bytes(m2)...) }

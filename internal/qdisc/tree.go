@@ -50,6 +50,8 @@ type Filter struct {
 	Root     bool   `json:"root,omitempty"`     // one of u32's tables that the kernel has made by itself
 	Template bool   `json:"template,omitempty"` // it is a chain's template, and no filter
 	Options  []byte `json:"options,omitempty"`
+
+	drops uint64 // packets that a policer dropped which is said the older way (filterKind.police)
 }
 
 // Tree is everything below one device's root. Disciplines at the ingress are listed among the rest, with Ingress for a
