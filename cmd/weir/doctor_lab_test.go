@@ -75,6 +75,16 @@ func doctorCases() map[string]struct {
 		"netem": {nil, "netem loss 2%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
 		"delays": {nil, "netem delay 80ms 30ms limit 100000", "noqueue", "", doctor.LimitEmulator,
 			[]string{"✗ netem is on up0."}, nil},
+		"idle-netem": {nil, "fq_codel", narrow, "", doctor.LimitRate, []string{"✗ The queue is not yours."},
+			inIdleBand(func(at netlink.QdiscAttrs) netlink.Qdisc {
+				return netlink.NewNetem(at, netlink.NetemQdiscAttrs{Latency: 100_000})
+			})},
+		"idle-maxrate": {nil, "fq_codel", "noqueue", "", doctor.LimitBuffer, nil,
+			inIdleBand(func(at netlink.QdiscAttrs) netlink.Qdisc {
+				fq := netlink.NewFq(at)
+				fq.FlowMaxRate, fq.Pacing = 5_000_000/8, 1
+				return fq
+			})},
 		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, classes(0x20)},
 		"short":      {nil, "tbf rate 50mbit burst 5kb limit 6kb", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"short-leaf": {nil, "htb rate 50mbit | pfifo limit 4", "noqueue", "", doctor.LimitShaper, nil, nil},
@@ -296,6 +306,23 @@ func band(t *testing.T, link netlink.Link) {
 		if err := netlink.QdiscAdd(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index,
 			Handle: netlink.MakeHandle(8+minor, 0), Parent: netlink.MakeHandle(7, minor)}, Rate: mbit * 1e6 / 8,
 			Limit: 60_000, Buffer: 100_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// inIdleBand gives a prio with a discipline in a band that nothing takes.
+func inIdleBand(discipline func(netlink.QdiscAttrs) netlink.Qdisc) func(*testing.T, netlink.Link) {
+	return func(t *testing.T, link netlink.Link) {
+		const root, other, band = 7, 9, 3
+		prio := netlink.NewPrio(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index,
+			Handle: netlink.MakeHandle(root, 0), Parent: netlink.HANDLE_ROOT})
+		prio.PriorityMap = [16]uint8{}
+		if err := netlink.QdiscReplace(prio); err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.QdiscAdd(discipline(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index,
+			Handle: netlink.MakeHandle(other, 0), Parent: netlink.MakeHandle(root, band)})); err != nil {
 			t.Fatal(err)
 		}
 	}

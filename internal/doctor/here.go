@@ -101,34 +101,41 @@ func (p *patient) lately(d host.Dropper) string {
 	return fmt.Sprintf(" since it was made, %d of them in the last %s", d.Now, p.deep.Listened)
 }
 
-// emulator is what a netem does that what leaves passes, and where that is; "" if there is none.
-func (p *patient) emulator() (says string, link host.Link) {
+// emulator is a netem that what leaves passes and that does something to it, and where that is.
+func (p *patient) emulator() (q qdisc.Qdisc, link host.Link, holds bool) {
 	for _, l := range p.links {
-		for _, q := range l.Tree.Qdiscs {
-			if q.Kind == "netem" && q.Parent != qdisc.Ingress {
-				if q.Spec == nil {
-					return q.Kind, l
-				}
-				return q.Spec.String(), l
-			}
+		if q, holds := l.Tree.Passed(qdisc.Emulates); holds {
+			return q, l, true
 		}
 	}
-	return "", link
+	return q, link, false
+}
+
+// emulates is what a netem does, as tc has it.
+func emulates(q qdisc.Qdisc) string {
+	if q.Spec == nil {
+		return q.Kind
+	}
+	return q.Spec.String()
 }
 
 func (p *patient) emulated() []Finding {
-	says, link := p.emulator()
-	if says == "" {
+	q, link, holds := p.emulator()
+	if !holds {
 		return nil
+	}
+	at := "root"
+	if q.Parent != qdisc.Root {
+		at = "parent " + q.Parent.String()
 	}
 	return []Finding{{
 		Code: "netem-here", Severity: Harmful,
 		Plain: "This server delays or loses packets on purpose: somebody has tested something.",
 		Title: fmt.Sprintf("netem is on %s.", link.Name),
-		Seen:  says + ".",
+		Seen:  emulates(q) + ".",
 		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
-		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s root takes it away, if no test "+
-			"needs it", link.Name, link.Name),
+		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s %s takes it away, if no test "+
+			"needs it", link.Name, link.Name, at),
 	}}
 }
 
@@ -141,10 +148,9 @@ type flowBound struct {
 // flowRate is the lowest of those that what leaves passes, and whether the busy connections are near it.
 func (p *patient) flowRate() (bound flowBound, holds bool) {
 	for _, l := range p.links {
-		for _, q := range l.Tree.Qdiscs {
-			if r := qdisc.FlowRate(q.Spec); r != 0 && (bound.rate == 0 || r <= bound.rate) {
-				bound = flowBound{r, l.Name}
-			}
+		q, some := l.Tree.Passed(func(q qdisc.Qdisc) bool { return qdisc.FlowRate(q.Spec) != 0 })
+		if r := qdisc.FlowRate(q.Spec); some && (bound.rate == 0 || r <= bound.rate) {
+			bound = flowBound{r, l.Name}
 		}
 	}
 	connections := units.Rate(p.deep.Sockets.Busy)

@@ -115,7 +115,7 @@ func (p *patient) bottleneck() Bottleneck {
 	}
 	rule, ruled := p.rule()
 	policer, policed := p.policer()
-	emulator, emulated := p.emulator()
+	emulator, emulated, emulating := p.emulator()
 	flow, flowBound := p.flowRate()
 	card, queuesBound := p.boundQueue()
 	held := p.slowingTallies()
@@ -131,9 +131,9 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
 		return limitedBy(LimitPolicer, "this host: %s drops %s.", where(policer), exceededBy(policer))
-	case emulator != "" && s.Busy > 0:
-		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.", emulator,
-			emulated.Name)
+	case emulating && s.Busy > 0:
+		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.",
+			emulates(emulator), emulated.Name)
 	case flowBound:
 		return limitedBy(LimitFlow, "this host: fq on %s lets each connection have %s.", flow.dev, flow.rate)
 	case queuesBound:

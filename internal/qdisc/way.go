@@ -73,6 +73,10 @@ func (t Tree) way(q Qdisc, seen map[Handle]bool) []Step {
 		}
 		return steps
 	case len(below) == 1:
+		// Those that the kernel has made in a prio's other bands are not listed.
+		if _, most := serving(q, []Class{{Stats: below[0].Stats}}); k.slots != oneSlot && !most {
+			return []Step{here}
+		}
 		return append([]Step{here}, t.way(below[0], seen)...)
 	}
 	limited, ways := false, map[Handle][]Step{}
@@ -103,10 +107,7 @@ func serving(q Qdisc, several []Class) (c Class, ok bool) {
 	if len(several) == 0 {
 		return Class{}, false
 	}
-	count := func(s Stats) uint64 { return s.Recent.Bytes }
-	if count(q.Stats) == 0 {
-		count = func(s Stats) uint64 { return s.Bytes }
-	}
+	count := counter(q)
 	c = slices.MaxFunc(several, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(a.Stats.Recent.Bytes, b.Stats.Recent.Bytes),
 			cmp.Compare(a.Stats.Backlog, b.Stats.Backlog), cmp.Compare(a.Stats.Bytes, b.Stats.Bytes))

@@ -125,6 +125,8 @@ func TestNarrowestDiscipline(t *testing.T) {
 		{"one without a rate", []Qdisc{prio, band(1, quick, 1), band(2, "fq_codel", 9)}, "0: 0bit"},
 		{"no rates", []Qdisc{prio, band(1, "fq", 1), band(2, "fq_codel", 9)}, "0: 0bit"},
 		{"one band", []Qdisc{prio, band(2, slow, 9)}, "a: 8mbit"},
+		{"one band, by which little leaves", []Qdisc{{Kind: "prio", Handle: 0x70000, Parent: Root,
+			Stats: Stats{Bytes: 99}}, band(2, slow, 9)}, "0: 0bit"},
 		{"bands that nothing has passed", []Qdisc{prio, band(1, quick, 0), band(2, slow, 0)}, "0: 0bit"},
 		{"a band with a slower one below", []Qdisc{prio, band(1, "fq_codel", 1), band(2, quick, 9),
 			parsed(t, slow, 0xb0000, 0xa0001)}, "b: 8mbit"},
