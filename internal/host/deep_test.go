@@ -588,8 +588,8 @@ func TestRefused(t *testing.T) {
 		"all arrives":      {13_635_008, 13_635_008, 0, 0, 0, nil},
 		"on its way":       {13_635_008, 13_577_088, 0, 40, 0, nil},
 		"lost on the path": {13_635_008, 12_635_008, 1_000_000, 0, 0, nil},
-		"a hundredth":      {10_000_000, 9_900_000, 0, 0, 0, nil},
-		"a little more":    {10_000_000, 9_899_999, 0, 0, 1, nil},
+		"a thousandth":     {20_000_000, 19_980_000, 0, 0, 0, nil},
+		"a little more":    {20_000_000, 19_979_999, 0, 0, 1, nil},
 		"ten segments":     {100_000, 85_520, 0, 0, 0, nil},
 		"an old kernel":    {0, 9_900_000, 0, 40, 0, nil},
 	} {
@@ -719,6 +719,25 @@ func TestClamped(t *testing.T) {
 		now := map[int]uint64{infoNotsent: 9, infoCwnd: uint64(c.cwnd), infoUnacked: uint64(c.unacked)}
 		if s := listened(t, nil, now); s.Clamped != c.want {
 			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// What connections bring in is counted between two looks.
+func TestReceived(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now uint64
+		want        units.Rate
+	}{
+		"some":                 {5_000_000, 30_000_000, 20_000_000},
+		"all that there is":    {0, 30_000_000, 24_000_000},
+		"not enough for bulk":  {0, bulk - 1, 0},
+		"less than there was":  {30_000_000, 5_000_000, 0},
+		"as much as there was": {30_000_000, 30_000_000, 0},
+	} {
+		s := listened(t, map[int]uint64{infoBytesIn: c.before}, map[int]uint64{infoBytesIn: c.now})
+		if s.Received != c.want {
+			t.Errorf("%s: %s, want %s", name, s.Received, c.want)
 		}
 	}
 }

@@ -20,6 +20,7 @@ type Sockets struct {
 	Busy       int            `json:"busy"`
 	Most       int            `json:"most,omitempty"`      // busy, to the address that has most of them
 	Receiving  int            `json:"receiving,omitempty"` // that bring bulk data in, as uploads to this host do
+	Received   units.Rate     `json:"received,omitempty"`  // by those, in bits per second between two looks
 	Queueing   int            `json:"queueing"`            // busy, with an RTT far above its minimum
 	QueueRTT   units.Duration `json:"queue_rtt"`           // of those, the median RTT
 	QueueMin   units.Duration `json:"queue_min"`           // and their median minimum

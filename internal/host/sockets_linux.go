@@ -130,7 +130,7 @@ func (s *Sockets) listen(before *Sockets, passed time.Duration, most bounds) {
 	}
 	s.Busy, s.Most, s.Queueing, s.Lossy, s.LossyBBR, s.LossyShare = 0, 0, 0, 0, 0, 0
 	s.Receiver, s.Buffer, s.Refused, s.Paced, s.Pace, s.App, s.Rate, s.Fastest = 0, 0, 0, 0, 0, 0, 0, 0
-	s.Clamped, s.SendBuffer = 0, 0
+	s.Clamped, s.SendBuffer, s.Received = 0, 0, 0
 	a := &aggregate{Sockets: s, each: map[netip.Addr]int{}}
 	for i := range s.senders.recent {
 		x := &s.senders.recent[i]
@@ -155,6 +155,7 @@ func (s *Sockets) listen(before *Sockets, passed time.Duration, most bounds) {
 	for i := range s.senders.bringing {
 		x := &s.senders.bringing[i]
 		since := x.info.account().since(before.senders.accounts[x.cookie])
+		s.Received += units.Rate(8 * float64(since.received) / passed.Seconds())
 		s.Window.add(&x.info, earlier[x.cookie], float64(since.received)/passed.Seconds(), most.buffer)
 	}
 }
@@ -410,7 +411,7 @@ func (t *tcpInfo) bufferFull() bool {
 // TCP counts what it sends before a rule or a queue of this host refuses it (tcp_transmit_skb), and keeps it to send it
 // again. Before Linux 4.19 nothing is counted. What was on its way at the first look counts as if it had left later.
 func (a account) refused(now *tcpInfo) bool {
-	const some, share = 10, 100 // segments, of which fewer are an accident; one in so many bytes
+	const some, share = 10, 1000 // segments, of which fewer are an accident; one in so many bytes
 	mss := uint64(now.Snd_mss)
 	left := a.again + a.acked + uint64(now.Unacked)*mss
 	return a.sent > left+some*mss && a.sent-left > a.sent/share
