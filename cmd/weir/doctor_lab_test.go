@@ -85,6 +85,10 @@ func doctorCases() map[string]struct {
 				fq.FlowMaxRate, fq.Pacing = 5_000_000/8, 1
 				return fq
 			})},
+		"slow-pace": {map[string]string{"net.ipv4.tcp_pacing_ss_ratio": "5", "net.ipv4.tcp_pacing_ca_ratio": "5"},
+			"fq", "noqueue", "", "setting", []string{"! tcp_pacing_ss_ratio is 5 (kernel: 200)."}, nil},
+		"little-memory": {map[string]string{"net.ipv4.tcp_mem": "40 60 80"}, "fq_codel", "noqueue", "", "setting",
+			[]string{"✗ TCP is short of memory."}, nil},
 		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, classes(0x20)},
 		"short":      {nil, "tbf rate 50mbit burst 5kb limit 6kb", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"short-leaf": {nil, "htb rate 50mbit | pfifo limit 4", "noqueue", "", doctor.LimitShaper, nil, nil},

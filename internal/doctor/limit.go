@@ -76,7 +76,7 @@ func (l Limit) codes() []Code {
 	case limitCPU:
 		return []Code{"backlog-drops", "cpu-stolen", "cpu-short"}
 	case limitSetting:
-		return []Code{"tcp-switched-off"}
+		return []Code{"tcp-switched-off", "tcp-memory-short", "pace-lowered"}
 	case limitRoute:
 		return []Code{"route-bounds"}
 	case limitFragments:
@@ -115,6 +115,7 @@ func (p *patient) bottleneck() Bottleneck {
 	}
 	rule, ruled := p.rule()
 	policer, policed := p.policer()
+	slow := p.slowPace()
 	emulator, emulated, emulating := p.emulator()
 	flow, flowBound := p.flowRate()
 	card, queuesBound := p.boundQueue()
@@ -153,6 +154,9 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.holder.Name, of(s.Queueing))
 	case here:
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.holder.Name)
+	case p.memoryShort() && s.Busy > 0:
+		return limitedBy(limitSetting, "this host: TCP holds %s in all, and may have %s (tcp_mem).",
+			text.Bytes(float64(p.deep.TCPMemory.Held)), text.Bytes(float64(p.deep.TCPMemory.Mark)))
 	case s.Busy > 0 && len(held) > 0 && held[0].limit == limitAllowance:
 		return limitedBy(limitAllowance, "%s", lowered(held[0].Title))
 	case s.Busy > 0 && len(held) > 0:
@@ -174,6 +178,9 @@ func (p *patient) bottleneck() Bottleneck {
 			"this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for one.", of(s.Receiver))
 	case p.receiverBound():
 		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", of(s.Receiver))
+	case slow.percent != 0 && s.Busy > 0:
+		return limitedBy(limitSetting, "this host: %s is %d, so fq sends %d %% of what TCP may have on its way in "+
+			"each round trip.", text.Short(slow.sysctl), slow.percent, slow.percent)
 	case p.unread():
 		return limitedBy(LimitProgram, "the programs: they let %d of %s wait unread.", s.Window.Unread, p.incoming())
 	case p.windowBound() && p.Sysctls[growingBuffers].Value == "0":

@@ -69,6 +69,18 @@ func bounds(t *testing.T) []bound {
 		{"lossy", facts(loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy, CPU short", facts(cpu, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy behind a shaper", facts(shaped, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), limitUnknown},
+		{"TCP's memory", facts(loadOf(func(s *host.Sockets) { s.Lossy = 17 }), tcpHolds(246_000)), limitSetting},
+		{"TCP's memory, and enough of it", facts(loadOf(func(s *host.Sockets) { s.Lossy = 17 }), tcpHolds(245_999)),
+			LimitPath},
+		{"TCP's memory, and no traffic", facts(tcpHolds(246_000)), limitNone},
+		{"a slow pace", facts(uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "5"), loadOf(nothing)),
+			limitSetting},
+		{"a pace of nearly all", facts(uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ca_ratio", "99"), loadOf(nothing)),
+			limitSetting},
+		{"a pace of all", facts(uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ca_ratio", "100"), loadOf(nothing)),
+			limitUnknown},
+		{"a slow pace without fq", facts(sysctl("ipv4.tcp_pacing_ss_ratio", "5"), loadOf(nothing)), limitUnknown},
+		{"a slow pace, and no traffic", facts(uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "5")), limitNone},
 		{"send buffers", facts(loadOf(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), LimitBuffer},
 		{"send buffers that are set", facts(loadOf(func(s *host.Sockets) { s.Buffer, s.SendBuffer = 5, 65536 })),
 			LimitBuffer},
@@ -239,6 +251,11 @@ func bounds(t *testing.T) []bound {
 		{"programs", facts(loadOf(func(s *host.Sockets) { s.App = 9 })), LimitProgram},
 		{"some programs", facts(loadOf(func(s *host.Sockets) { s.App = 8 })), limitUnknown},
 	}
+}
+
+// tcpHolds has TCP hold so many bytes, of 246 kB that it may have.
+func tcpHolds(n units.Size) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.TCPMemory = host.TCPMemory{Held: n, Mark: 246_000} }
 }
 
 func TestBinds(t *testing.T) {

@@ -132,21 +132,42 @@ func routeCommand(r host.RouteMetrics) string {
 	return command + r.To
 }
 
+// pace is how fast TCP sends, in percent of as fast as it is acknowledged.
+type pace struct {
+	sysctl          string
+	percent, kernel uint64 // as it is; the kernel's own (Documentation/networking/ip-sysctl.rst)
+}
+
+// lowPaces are those below the kernel's own.
+func (p *patient) lowPaces() (low []pace) {
+	for _, s := range []pace{{"net.ipv4.tcp_pacing_ss_ratio", 0, 200}, {"net.ipv4.tcp_pacing_ca_ratio", 0, 120}} {
+		_, err := fmt.Sscan(p.Sysctls[s.sysctl].Value, &s.percent)
+		if err == nil && s.percent < s.kernel && p.cc != "bbr" {
+			low = append(low, s)
+		}
+	}
+	return low
+}
+
+// slowPace is the lowest at which TCP never has on its way what it may; none where the queue does not spread it.
+func (p *patient) slowPace() (slow pace) {
+	const all = 100
+	for _, s := range p.lowPaces() {
+		if s.percent < all && queueOf(p.link) == "fq" && (slow.sysctl == "" || s.percent < slow.percent) {
+			slow = s
+		}
+	}
+	return slow
+}
+
 // pacing is about how fast TCP sends what it may have on its way, in percent of as fast as it is acknowledged.
 func pacing(p *patient) (found []Finding) {
-	for _, s := range []struct {
-		sysctl string
-		kernel uint64 // its own: Documentation/networking/ip-sysctl.rst
-	}{{"net.ipv4.tcp_pacing_ss_ratio", 200}, {"net.ipv4.tcp_pacing_ca_ratio", 120}} {
-		var now uint64
-		if _, err := fmt.Sscan(p.Sysctls[s.sysctl].Value, &now); err != nil || now >= s.kernel || p.cc == "bbr" {
-			continue
-		}
+	for _, s := range p.lowPaces() {
 		f := Finding{
 			Code: "pace-lowered", Severity: Notable,
 			Plain: "A setting makes this server send more slowly than TCP would.",
-			Title: fmt.Sprintf("%s is %d (kernel: %d).", text.Short(s.sysctl), now, s.kernel),
-			Seen:  fmt.Sprintf("%s = %d, %s.", s.sysctl, now, p.source(s.sysctl)),
+			Title: fmt.Sprintf("%s is %d (kernel: %d).", text.Short(s.sysctl), s.percent, s.kernel),
+			Seen:  fmt.Sprintf("%s = %d, %s.", s.sysctl, s.percent, p.source(s.sysctl)),
 			Why: "fq spreads what TCP sends by this. " +
 				"Below 100 TCP never has on its way what it may, and asks for no more.",
 			Remark: fmt.Sprintf("sysctl %s=%d, until the next boot; then mend the file that sets it", s.sysctl,

@@ -11,7 +11,7 @@ import (
 // tcpMemory is about a kernel that takes memory back from connections, as they need more than TCP may have in all.
 func tcpMemory(p *patient) []Finding {
 	m := p.deep.TCPMemory
-	if m.Mark == 0 || m.Held < m.Mark && m.Pressures == 0 {
+	if m.Mark == 0 || !p.memoryShort() && m.Pressures == 0 {
 		return nil
 	}
 	f := Finding{
@@ -26,10 +26,16 @@ func tcpMemory(p *patient) []Finding {
 			"else fewer connections, or smaller maxima of tcp_rmem and tcp_wmem",
 		Evidence: evidence{Scenario: "scenarios/rules/tcp-memory.toml"},
 	}
-	if m.Held >= m.Mark {
+	if p.memoryShort() {
 		f.Severity = Harmful
 		f.Plain = "Connections may stall now: together they need more memory than the kernel lets them have."
 		f.Title = "TCP is short of memory."
 	}
 	return []Finding{f}
+}
+
+// memoryShort reports whether the kernel takes memory back from connections now.
+func (p *patient) memoryShort() bool {
+	m := p.deep.TCPMemory
+	return m.Mark > 0 && m.Held >= m.Mark
 }
