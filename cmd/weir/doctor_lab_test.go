@@ -89,6 +89,8 @@ func doctorCases() map[string]struct {
 			"fq", "noqueue", "", "setting", []string{"! tcp_pacing_ss_ratio is 5 (kernel: 200)."}, nil},
 		"little-memory": {map[string]string{"net.ipv4.tcp_mem": "40 60 80"}, "fq_codel", "noqueue", "", "setting",
 			[]string{"✗ TCP is short of memory."}, nil},
+		"policed-uploads": {nil, "fq_codel", "noqueue", "noqueue", doctor.LimitPolicer,
+			[]string{"✗ A filter on up0 drops what exceeds 10mbit."}, police(netlink.HANDLE_MIN_INGRESS, 10e6)},
 		"class":      {nil, "fq_codel", "noqueue", "", doctor.LimitShaper, nil, classes(0x20)},
 		"short":      {nil, "tbf rate 50mbit burst 5kb limit 6kb", "noqueue", "", doctor.LimitShaper, nil, nil},
 		"short-leaf": {nil, "htb rate 50mbit | pfifo limit 4", "noqueue", "", doctor.LimitShaper, nil, nil},
@@ -160,7 +162,7 @@ func limitingObjects() map[string]string {
 func paces() map[string]uint64 { return map[string]uint64{"paced": 625_000} }
 
 // downloadsAlone are the cases in which this host sends nothing, and the client sends to it.
-func downloadsAlone() []string { return []string{"rmem", "window", "downloads"} }
+func downloadsAlone() []string { return []string{"rmem", "window", "downloads", "policed-uploads"} }
 
 // routeWindow bounds the windows that this host announces by its default route.
 func routeWindow(t *testing.T, link netlink.Link) {

@@ -34,6 +34,19 @@ func (p *patient) policer() (d host.Dropper, holds bool) {
 	return d, false
 }
 
+// inwardPolicer is a filter that what arrives passes, and that dropped some of it while one listened, as connections
+// brought in about what it lets pass.
+func (p *patient) inwardPolicer() (d host.Dropper, holds bool) {
+	for _, d := range p.deep.Droppers {
+		s := p.deep.Sockets
+		about := s.Received > d.Rate/3 && s.Received < d.Rate/2*3
+		if p.passes(d.Dev) && d.Parent == ingressFilters && d.Now > 0 && about && s.Receiving > 0 {
+			return d, true
+		}
+	}
+	return d, false
+}
+
 // passes reports whether what leaves passes a device.
 func (p *patient) passes(dev string) bool {
 	return slices.ContainsFunc(p.links, func(l host.Link) bool { return l.Name == dev })
@@ -64,6 +77,7 @@ func where(d host.Dropper) string {
 
 func (p *patient) dropping() (found []Finding) {
 	now, holds := p.policer()
+	inward, bringing := p.inwardPolicer()
 	for _, d := range p.deep.Droppers {
 		if d.Drops == 0 {
 			continue
@@ -87,6 +101,12 @@ func (p *patient) dropping() (found []Finding) {
 		if holds && d == now {
 			f.Severity = Harmful
 			f.Plain = "Downloads are as slow as a rule on this server makes them: it " + what + "."
+		}
+		if bringing && d == inward {
+			if p.deep.Sockets.Busy == 0 { // else what leaves may have a limit of its own
+				f.Severity = Harmful
+			}
+			f.Plain = "Uploads to this server are as slow as a rule on it makes them: it " + what + "."
 		}
 		found = append(found, f)
 	}

@@ -38,7 +38,7 @@ const (
 	limitUDP       Limit = "udp"       // the buffers of UDP sockets, a tunnel's among them
 	limitPace      Limit = "pace"      // that programs have set for their connections
 	LimitProgram   Limit = "program"   // the senders: they do not always have something to send
-	limitNone      Limit = "none"      // no connection is busy
+	limitNone      Limit = "none"      // no connection is busy; or data comes in, and this host does not bound it
 	limitUnknown   Limit = "unknown"
 )
 
@@ -115,6 +115,7 @@ func (p *patient) bottleneck() Bottleneck {
 	}
 	rule, ruled := p.rule()
 	policer, policed := p.policer()
+	inward, policedInward := p.inwardPolicer()
 	slow := p.slowPace()
 	emulator, emulated, emulating := p.emulator()
 	flow, flowBound := p.flowRate()
@@ -181,6 +182,8 @@ func (p *patient) bottleneck() Bottleneck {
 	case slow.percent != 0 && s.Busy > 0:
 		return limitedBy(limitSetting, "this host: %s is %d, so fq sends %d %% of what TCP may have on its way in "+
 			"each round trip.", text.Short(slow.sysctl), slow.percent, slow.percent)
+	case policedInward:
+		return limitedBy(LimitPolicer, "this host: %s drops %s.", where(inward), exceededBy(inward))
 	case p.unread():
 		return limitedBy(LimitProgram, "the programs: they let %d of %s wait unread.", s.Window.Unread, p.incoming())
 	case p.windowBound() && p.Sysctls[growingBuffers].Value == "0":
@@ -232,14 +235,34 @@ func (p *patient) blind() Bottleneck {
 	case p.deep.Sockets.Busy == 0 && p.unseen():
 		b.Lacks = "the connections that this host forwards end elsewhere"
 		b.Remark = "on a server where those connections end, while a download runs"
+	case p.deep.Sockets.Busy == 0 && p.deep.Sockets.Receiving > 0:
+		return p.blindInward()
 	case p.deep.Sockets.Busy == 0:
 		b.Limit, b.Lacks, b.Says = limitNone, "no connection is busy", "nothing now: no connection is busy."
+		if p.deep.Listened > 0 {
+			b.Remark = "again, " + b.Remark
+		}
 		return b
 	default:
 		b.Lacks, b.Try, b.Remark = "there is no default route, so the uplink is not known", "weir doctor --dev NAME", ""
 	}
 	b.Says = "cannot be told: " + b.Lacks + "."
 	return b
+}
+
+// blindInward is the verdict where data comes in alone, and this host is not seen to hold it back.
+func (p *patient) blindInward() Bottleneck {
+	if p.deep.Listened == 0 {
+		b := Bottleneck{Limit: limitNone, Try: "weir doctor --listen 10s", Remark: "while they run"}
+		b.Lacks = fmt.Sprintf("what holds back %s is not known", p.incoming())
+		b.Says = "cannot be told: " + b.Lacks + "."
+		return b
+	}
+	says := fmt.Sprintf("not this host: it does not hold back the %s that there are.", p.incoming())
+	if n := p.deep.Sockets.Window.Bound(); n > 0 {
+		says = fmt.Sprintf("not this host: of %s, %d used up their window.", p.incoming(), n)
+	}
+	return Bottleneck{Limit: limitNone, Says: says}
 }
 
 // Elsewhere says that connections wait, and not in the queue that a goal has put at its device; "" if that is not to

@@ -81,6 +81,21 @@ func bounds(t *testing.T) []bound {
 			limitUnknown},
 		{"a slow pace without fq", facts(sysctl("ipv4.tcp_pacing_ss_ratio", "5"), loadOf(nothing)), limitUnknown},
 		{"a slow pace, and no traffic", facts(uplink(t, "fq", 1), sysctl("ipv4.tcp_pacing_ss_ratio", "5")), limitNone},
+		{"a policer of uploads", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), uploads(29e6)),
+			LimitPolicer},
+		{"a policer of uploads, beside downloads", facts(policer(30e6, 9), hangs(ingressFilters), listened(1),
+			loadOf(nothing), uploads(29e6)), LimitPolicer},
+		{"a policer of uploads, at two thirds more", facts(policer(30e6, 9), hangs(ingressFilters), listened(1),
+			uploads(44_900_000)), LimitPolicer},
+		{"a policer of uploads, exceeded", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), uploads(45e6)),
+			limitNone},
+		{"a policer of uploads, a third", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), uploads(10e6)),
+			limitNone},
+		{"a policer of uploads that drops nothing now", facts(policer(30e6, 9), hangs(ingressFilters), listened(0),
+			uploads(29e6)), limitNone},
+		{"a policer of what leaves, and uploads", facts(policer(30e6, 9), listened(1), uploads(29e6)), limitNone},
+		{"a policer of another device's uploads", facts(policer(30e6, 9), hangs(ingressFilters), listened(1),
+			uploads(29e6), func(f *host.Facts) { f.Deep.Droppers[0].Dev = "eth1" }), limitNone},
 		{"send buffers", facts(loadOf(func(s *host.Sockets) { s.Buffer, s.Receiver = 5, 5 })), LimitBuffer},
 		{"send buffers that are set", facts(loadOf(func(s *host.Sockets) { s.Buffer, s.SendBuffer = 5, 65536 })),
 			LimitBuffer},
@@ -253,6 +268,11 @@ func bounds(t *testing.T) []bound {
 	}
 }
 
+// uploads has four connections that bring in so much.
+func uploads(rate units.Rate) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Sockets.Receiving, f.Deep.Sockets.Received = 4, rate }
+}
+
 // tcpHolds has TCP hold so many bytes, of 246 kB that it may have.
 func tcpHolds(n units.Size) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.TCPMemory = host.TCPMemory{Held: n, Mark: 246_000} }
@@ -284,6 +304,31 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	}
 	if wrong || b.Limit != LimitRate && says(LimitRate.codes()...) || b.Lacks != "" && b.Try == "" {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
+	}
+}
+
+// What comes in is not said to be nothing; and who has listened is not told to do that.
+func TestUploadsAlone(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		edits edits
+		want  Bottleneck
+	}{
+		{"once", edits{uploads(0)}, Bottleneck{Limit: limitNone,
+			Says:  "cannot be told: what holds back 4 incoming transfers is not known.",
+			Lacks: "what holds back 4 incoming transfers is not known",
+			Try:   "weir doctor --listen 10s", Remark: "while they run"}},
+		{"for a while", edits{brings(4, host.Windows{})}, Bottleneck{Limit: limitNone,
+			Says: "not this host: it does not hold back the 4 incoming transfers that there are."}},
+		{"some with small windows", edits{brings(9, host.Windows{Maximum: 2})}, Bottleneck{Limit: limitNone,
+			Says: "not this host: of 9 incoming transfers, 2 used up their window."}},
+		{"none, for a while", edits{brings(0, host.Windows{})}, Bottleneck{Limit: limitNone,
+			Says: "nothing now: no connection is busy.", Lacks: "no connection is busy",
+			Try: "weir doctor --listen 10s", Remark: "again, while a download runs"}},
+	} {
+		if got := FindBottleneck(with(t, append(edits{looked}, c.edits...)...)); got != c.want {
+			t.Errorf("%s: %+v", c.name, got)
+		}
 	}
 }
 

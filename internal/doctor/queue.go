@@ -150,6 +150,8 @@ func (p *patient) unseenQueue(on string) []Finding {
 	switch s := p.deep.Sockets; {
 	case s.Busy > 0:
 		seen = text.Counted(s.Busy, "busy connection") + ", none with an RTT far above its minimum."
+	case s.Receiving > 0:
+		seen = "Nothing is sent that could wait: " + p.incoming() + " alone."
 	case s.Read:
 		seen = "No connection is busy, so the bottleneck cannot be seen either: look again under load."
 	default:

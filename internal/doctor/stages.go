@@ -24,6 +24,7 @@ type Stage struct {
 const (
 	notListened = "its counters tell nothing without --listen"
 	notBusy     = "no connection is busy"
+	notSending  = "no connection sends much"
 	notRead     = "the live connections are not known"
 )
 
@@ -41,6 +42,8 @@ func (p *patient) stages(b Bottleneck) []Stage {
 		switch {
 		case !s.Read:
 			return "", notRead
+		case s.Busy == 0 && s.Receiving > 0:
+			return "", notSending
 		case s.Busy == 0:
 			return "", notBusy
 		}
@@ -211,7 +214,7 @@ func (p *patient) queueStage() (saw, lacks string) {
 func unseenStages(all []Stage) string {
 	var names []string
 	for _, s := range all {
-		if s.Lacks != "" && s.Lacks != notBusy {
+		if s.Lacks != "" && s.Lacks != notBusy && s.Lacks != notSending {
 			names = append(names, s.Name)
 		}
 	}

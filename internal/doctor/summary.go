@@ -87,6 +87,8 @@ func (p *patient) well(l Limit) string {
 		return "this server uses its whole line"
 	case LimitPath:
 		return "packets are lost on the way, and BBR does not slow down for it"
+	case limitNone:
+		return "this server does not hold back what comes in"
 	}
 	return fmt.Sprintf("%s, and none waits in a queue", text.Counted(p.deep.Sockets.Busy, "busy connection"))
 }
