@@ -85,6 +85,10 @@ func doctorCases() map[string]struct {
 				fq.FlowMaxRate, fq.Pacing = 5_000_000/8, 1
 				return fq
 			})},
+		"few-packets": {nil, "fq limit 3", "noqueue", "", doctor.LimitQueue,
+			[]string{"✗ fq on up0 drops what it has no room for."}, nil},
+		"few-packets-each": {nil, "fq flow_limit 2", "noqueue", "", doctor.LimitQueue,
+			[]string{"✗ fq on up0 drops what it has no room for."}, nil},
 		"slow-pace": {map[string]string{"net.ipv4.tcp_pacing_ss_ratio": "5", "net.ipv4.tcp_pacing_ca_ratio": "5"},
 			"fq", "noqueue", "", "setting", []string{"! tcp_pacing_ss_ratio is 5 (kernel: 200)."}, nil},
 		"little-memory": {map[string]string{"net.ipv4.tcp_mem": "40 60 80"}, "fq_codel", "noqueue", "", "setting",

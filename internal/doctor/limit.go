@@ -364,9 +364,12 @@ func (p *patient) waitAt(l host.Link) units.Duration {
 	return units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
 }
 
+// losing reports whether connections lose packets with an RTT near its minimum, wherever.
+func (p *patient) losing() bool { return p.many(p.deep.Sockets.Lossy) }
+
 // lossy reports whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
 // dropped here, on purpose.
-func (p *patient) lossy() bool { return p.many(p.deep.Sockets.Lossy) && p.enforced() == 0 }
+func (p *patient) lossy() bool { return p.losing() && p.enforced() == 0 }
 
 func (p *patient) bufferBound() bool { return p.many(p.deep.Sockets.Buffer) }
 

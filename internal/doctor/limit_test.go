@@ -69,6 +69,23 @@ func bounds(t *testing.T) []bound {
 		{"lossy", facts(loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy, CPU short", facts(cpu, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy behind a shaper", facts(shaped, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), limitUnknown},
+		{"an fq without room", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 20, "Ip.OutRequests", 9),
+			loadOf(nothing), refuses), LimitQueue},
+		{"an fq that hardly drops", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 19, "Ip.OutRequests", 9),
+			loadOf(nothing), refuses), limitUnknown},
+		{"an fq that drops others' packets", facts(uplink(t, "fq", 1),
+			rose("eth0.queue_drops", 900, "Ip.OutRequests", 9), loadOf(nothing)), limitUnknown},
+		{"an fq_codel that drops", facts(rose("eth0.queue_drops", 900, "Ip.OutRequests", 9), loadOf(nothing), refuses),
+			limitUnknown},
+		{"a cake that drops", facts(shaped, rose("eth0.queue_drops", 900, "Ip.OutRequests", 9), loadOf(nothing),
+			refuses), limitUnknown},
+		{"a red that drops", facts(opaque("red", 0), rose("eth0.queue_drops", 900, "Ip.OutRequests", 9),
+			loadOf(nothing), refuses), limitUnknown},
+		{"a FIFO without room behind a shaper", facts(uplink(t, "htb rate 50mbit | pfifo limit 4", 1),
+			rose("eth0.queue_drops", 40, "Ip.OutRequests", 9), loadOf(nothing), refuses), LimitQueue},
+		{"the same near the shaper's rate", facts(uplink(t, "htb rate 50mbit | pfifo limit 4", 1),
+			rose("eth0.queue_drops", 40, "Ip.OutRequests", 9), loadOf(func(s *host.Sockets) { s.Rate = 35e6 }), refuses),
+			LimitShaper},
 		{"TCP's memory", facts(loadOf(func(s *host.Sockets) { s.Lossy = 17 }), tcpHolds(246_000)), limitSetting},
 		{"TCP's memory, and enough of it", facts(loadOf(func(s *host.Sockets) { s.Lossy = 17 }), tcpHolds(245_999)),
 			LimitPath},
@@ -302,7 +319,8 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 			limitWindow.codes(),
 			limitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
 	}
-	if wrong || b.Limit != LimitRate && says(LimitRate.codes()...) || b.Lacks != "" && b.Try == "" {
+	others := b.Limit != LimitRate && says(LimitRate.codes()...) || b.Limit != LimitQueue && says(LimitQueue.codes()...)
+	if wrong || others || b.Lacks != "" && b.Try == "" {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
 	}
 }

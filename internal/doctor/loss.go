@@ -14,12 +14,9 @@ import (
 // lossyPath is about packets that are lost with no queue to blame.
 func lossyPath(p *patient) []Finding {
 	s := p.deep.Sockets
-	if !p.lossy() {
-		return nil
-	}
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
 	if drops, here := p.dropsHere(); here {
-		return []Finding{{
+		f := Finding{
 			Code: "queue-drops", Severity: Harmful,
 			Plain: "Downloads are slower than they could be: this server's own queue is too short, and drops packets.",
 			Title: fmt.Sprintf("%s on %s drops what it has no room for.", p.queueName(), p.holder.Name),
@@ -29,7 +26,19 @@ func lossyPath(p *patient) []Finding {
 			Why: "A burst that the device would have taken a moment later is lost. It is no fault of the path.",
 			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; a longer one, or fq_codel, has room",
 				p.holder.Name),
-		}}
+		}
+		if !p.losing() {
+			f.Seen = fmt.Sprintf("%s in %s; of %s, %d sent some that did not leave.", text.Counted(int(drops),
+				"packet"), p.deep.Listened, text.Counted(s.Busy, "busy connection"), s.Refused)
+		}
+		if p.queueName() == "fq" {
+			f.Remark = fmt.Sprintf("tc -s qdisc show dev %s shows its limit and flow_limit; without one, fq has "+
+				"room for 10000 packets, and for 100 of each connection", p.holder.Name)
+		}
+		return []Finding{f}
+	}
+	if !p.lossy() {
+		return nil
 	}
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again %s, with an RTT near its minimum.", s.Lossy,
 		text.Counted(s.Busy, "busy connection"), share, p.span())
@@ -53,9 +62,13 @@ func lossyPath(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// dropsHere reports whether this host's own queue, a FIFO without a rate, dropped packets while one listened and
-// connections lost some, and how many.
+// dropsHere reports whether this host's own queue has dropped packets for want of room while one listened, and how many:
+// a FIFO without a rate, as connections lose some; or whatever drops for nothing else, as their packets did not leave.
+// Near its own rate a shaper with little room is a shaper.
 func (p *patient) dropsHere() (drops uint64, holds bool) {
 	drops = p.deep.Rose[host.QueueDrops(p.holder.Name)]
-	return drops, p.lossy() && p.traits().Plain && drops >= minEvents
+	rate := p.enforced()
+	lost := p.losing() && rate == 0 && p.traits().Plain
+	shapes := rate != 0 && (p.serves(rate) || p.full(rate) || p.queueing())
+	return drops, drops >= minEvents && (lost || p.dropsOwn() && p.traits().Overflows && !shapes)
 }

@@ -30,11 +30,13 @@ type kind struct {
 
 // Traits are what rules ask of a kind.
 type Traits struct {
-	Plain   bool // packets wait in their order, with nothing that keeps the queue short; or there is no queue
-	AQM     bool // it keeps its queue short by itself
-	Marks   bool // it marks what takes marks (ECN), where it would drop
-	L4S     bool // it has a queue of its own for L4S (RFC 9332)
-	Default bool // kernels or distributions put it there by themselves
+	Plain bool // packets wait in their order, with nothing that keeps the queue short; or there is no queue
+	AQM   bool // it keeps its queue short by itself
+	Marks bool // it marks what takes marks (ECN), where it would drop
+	L4S   bool // it has a queue of its own for L4S (RFC 9332)
+	// it drops what it has no room for, and nothing else but what somebody has asked it to lose
+	Overflows bool
+	Default   bool // kernels or distributions put it there by themselves
 }
 
 // BPF is the kind of Weir's own DualPI2, which no kernel has.
@@ -52,7 +54,7 @@ const (
 
 // kinds is the table of disciplines, sorted.
 func kinds() []kind {
-	plainly, aqm, marking := Traits{Plain: true}, Traits{AQM: true}, Traits{AQM: true, Marks: true}
+	plainly, aqm, marking := Traits{Plain: true, Overflows: true}, Traits{AQM: true}, Traits{AQM: true, Marks: true}
 	l4s := Traits{AQM: true, Marks: true, L4S: true}
 	return []kind{
 		{name: "bfifo", fresh: func() editor { return &fifoSpec{Bytes: true} }, traits: plainly, unfiltered: true},
@@ -68,7 +70,8 @@ func kinds() []kind {
 		{name: "dualpi2", fresh: func() editor { return newDualPI2() }, traits: l4s, nested: true,
 			stats: readDualPI2Stats, replay: replayRounded(dualpi2Reported, dualpi2Alpha, dualpi2Beta)},
 		{name: "ets"},
-		{name: "fq", fresh: func() editor { return newFQ() }, unfiltered: true, stats: readFQStats},
+		{name: "fq", fresh: func() editor { return newFQ() }, traits: Traits{Overflows: true}, unfiltered: true,
+			stats: readFQStats},
 		{name: "fq_codel", fresh: func() editor { return newFQCodel() },
 			traits: Traits{AQM: true, Marks: true, Default: true}, stats: readFQCodelStats,
 			replay: replayRounded(codelReported, fqCodelTarget, fqCodelInterval, fqCodelCEThreshold)},
@@ -79,8 +82,8 @@ func kinds() []kind {
 			classStats: readHTBStats, replay: htbReplay},
 		{name: "mq", fresh: plain("mq"), slots: perQueue, rootOnly: true, unfiltered: true, perDelivery: true},
 		{name: "multiq"},
-		{name: "netem", fresh: func() editor { return newNetem() }, slots: oneSlot, unfiltered: true,
-			stats: readNetemStats},
+		{name: "netem", fresh: func() editor { return newNetem() }, traits: Traits{Overflows: true}, slots: oneSlot,
+			unfiltered: true, stats: readNetemStats},
 		{name: "noqueue", fresh: plain("noqueue"), traits: plainly, rootOnly: true, unfiltered: true},
 		{name: "pfifo", fresh: func() editor { return &fifoSpec{} }, traits: plainly, unfiltered: true},
 		{name: "pfifo_fast", fresh: plain("pfifo_fast"), traits: plainly, unfiltered: true},
