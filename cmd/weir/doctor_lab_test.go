@@ -61,6 +61,11 @@ func doctorCases() map[string]struct {
 				"! tcp_rmem default is 16384 (kernel: 131072).", "✓ bbr: 4 connections."}, nil},
 		"lossy": {nil, "fq_codel", "netem loss 3%", "", doctor.LimitPath,
 			[]string{"! The path loses packets without a queue."}, nil},
+		// Behind this host's own shaper, too.
+		"lossy-shaped": {nil, "cake bandwidth 50mbit besteffort dual-dsthost", "netem loss 3%", "", doctor.LimitPath,
+			[]string{"! The path loses packets without a queue.", "✓ The queue is yours."}, nil},
+		"lossy-htb": {nil, "htb rate 900mbit | fq_codel", "netem loss 3%", "", doctor.LimitPath,
+			[]string{"! The path loses packets without a queue."}, nil},
 		"bbr": {map[string]string{congestion: "bbr"}, "fq", "netem loss 3%", "", doctor.LimitPath,
 			[]string{"✓ The path loses packets, and BBR does not slow down for it."}, nil},
 		"fast": {nil, "fq_codel", "noqueue", "", doctor.LimitBuffer,
@@ -471,7 +476,7 @@ func TestDoctorUnderLoad(t *testing.T) {
 			var out strings.Builder
 			findings := doctor.Diagnose(facts)
 			printDiagnosis(&out, facts, findings)
-			t.Logf("%s\n%+v", out.String(), facts.Deep.Sockets)
+			t.Logf("%s\n%+v\n%v", out.String(), facts.Deep.Sockets, facts.Deep.Rose)
 			if got := doctor.FindBottleneck(facts); got.Limit != c.limit ||
 				!strings.Contains(got.Says, limitingObjects()[name]) {
 				t.Errorf("%+v, want %s %s", got, c.limit, limitingObjects()[name])

@@ -205,15 +205,63 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
+	case p.losing() && rate != 0 && p.deep.Listened == 0:
+		b := limitedBy(limitUnknown, "cannot be told: %s lose packets, of which %s may have dropped some.",
+			of(s.Lossy), p.shaperName())
+		b.Lacks = "whether this server's own shaper drops what connections lose is not known"
+		b.Try, b.Remark = "weir doctor --listen 10s", "while a download runs"
+		return b
 	case 2*s.App >= s.Busy && capped >= costlyWork:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send. %s used up its "+
 			"CPU time, if it is the one that sends.", busy, s.App, capital(group))
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
-	return limitedBy(limitUnknown,
-		"cannot be told: %s, and none waits in a queue, loses packets or is held back by an end.",
-		busy)
+	return limitedBy(limitUnknown, "cannot be told: %s.", p.others())
+}
+
+// others says of the busy connections what is seen of some of them, and what of none.
+func (p *patient) others() string {
+	s := p.deep.Sockets
+	var some, none []string
+	for _, c := range []struct {
+		n        int
+		one, all string
+	}{
+		{s.Queueing, "waits in a queue", "wait in a queue"},
+		{s.Lossy, "loses packets", "lose packets"},
+		{s.Receiver, "waits for a receiver's window", "wait for a receiver's window"},
+		{s.Buffer, "waits for room in a send buffer", "wait for room in a send buffer"},
+	} {
+		switch c.n {
+		case 0:
+			none = append(none, c.one)
+		case 1:
+			some = append(some, "1 "+c.one)
+		default:
+			some = append(some, fmt.Sprintf("%d %s", c.n, c.all))
+		}
+	}
+	if s.Receiver+s.Buffer == 0 {
+		none = append(none[:len(none)-2], "is held back by an end")
+	}
+	says := text.Counted(s.Busy, "busy connection")
+	if some != nil {
+		says += ", of which " + listed(some, "and")
+	}
+	if none != nil {
+		says += ", and none " + listed(none, "or")
+	}
+	return says
+}
+
+// listed joins words, the last two by a conjunction.
+func listed(words []string, conjunction string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
 // lowered is a sentence to go on with after a colon.
@@ -369,7 +417,29 @@ func (p *patient) losing() bool { return p.many(p.deep.Sockets.Lossy) }
 
 // lossy reports whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
 // dropped here, on purpose.
-func (p *patient) lossy() bool { return p.losing() && p.enforced() == 0 }
+func (p *patient) lossy() bool { return p.losing() && (p.enforced() == 0 || p.lostBeyond()) }
+
+// lostBeyond reports whether connections have lost more while one listened than this host can have dropped, and send so
+// much less than its shaper lets pass that this is not what limits them.
+func (p *patient) lostBeyond() bool {
+	const (
+		largest = 44   // packets that a queue may drop as one (64 KB)
+		packet  = 1500 // bytes
+	)
+	s, seconds, near := p.deep.Sockets, time.Duration(p.deep.Listened).Seconds(), p.enforced()/10*7
+	if seconds == 0 || s.Rate >= near || units.Rate(8*float64(p.counted().Recent.Bytes)/seconds) >= near {
+		return false
+	}
+	lossy := float64(s.Rate) * float64(s.Lossy) / float64(s.Busy) // as if each had the same rate
+	lost := float64(s.LossyShare) * lossy / 8 * seconds / packet
+	dropped := p.queueDrops(p.links)
+	for _, d := range p.deep.Droppers {
+		if p.passes(d.Dev) && d.Parent != ingressFilters {
+			dropped += d.Now
+		}
+	}
+	return lost >= float64(largest*dropped+minEvents)
+}
 
 func (p *patient) bufferBound() bool { return p.many(p.deep.Sockets.Buffer) }
 

@@ -69,6 +69,22 @@ func bounds(t *testing.T) []bound {
 		{"lossy", facts(loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy, CPU short", facts(cpu, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), LimitPath},
 		{"lossy behind a shaper", facts(shaped, loadOf(func(s *host.Sockets) { s.Lossy = 5 })), limitUnknown},
+		{"lossy behind a shaper, far below its rate", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 4.8e6)), LimitPath},
+		{"lossy behind a shaper, and hardly lossy", facts(shaped, left(1e9, 6e6), lossyAt(0.005, 4.7e6)), limitUnknown},
+		{"lossy behind a shaper that dropped as much", facts(shaped, rose("eth0.queue_drops", 3, "Ip.OutRequests", 9),
+			left(1e9, 6e6), lossyAt(0.03, 4.8e6)), limitUnknown},
+		{"lossy behind a shaper that dropped less", facts(shaped, rose("eth0.queue_drops", 2, "Ip.OutRequests", 9),
+			left(1e9, 6e6), lossyAt(0.03, 4.8e6)), LimitPath},
+		{"lossy behind a shaper and a filter that drops", facts(shaped, policer(0, 9), listened(3), left(1e9, 6e6),
+			lossyAt(0.03, 4.8e6)), limitUnknown},
+		{"lossy behind a shaper, and a filter that drops what arrives", facts(shaped, policer(0, 9),
+			hangs(ingressFilters), listened(3), left(1e9, 6e6), lossyAt(0.03, 4.8e6)), LimitPath},
+		{"lossy near a shaper's rate", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 35e6)), limitUnknown},
+		{"lossy, less near a shaper's rate", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 34.9e6)), LimitPath},
+		{"lossy beside much that passes a shaper", facts(shaped, left(1e9, 43_750_000), lossyAt(0.03, 4.8e6)),
+			limitUnknown},
+		{"few lossy behind a shaper", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 4.8e6),
+			sockets(func(s *host.Sockets) { s.Lossy = 4 })), limitUnknown},
 		{"an fq without room", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 20, "Ip.OutRequests", 9),
 			loadOf(nothing), refuses), LimitQueue},
 		{"an fq that hardly drops", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 19, "Ip.OutRequests", 9),
@@ -285,6 +301,15 @@ func bounds(t *testing.T) []bound {
 	}
 }
 
+// lossyAt has connections that all lose such a share of what they send, and deliver so much.
+func lossyAt(share units.Share, rate units.Rate) func(*host.Facts) {
+	return func(f *host.Facts) {
+		load(f)
+		s := &f.Deep.Sockets
+		s.Queueing, s.Lossy, s.LossyShare, s.Rate = 0, s.Busy, share, rate
+	}
+}
+
 // uploads has four connections that bring in so much.
 func uploads(rate units.Rate) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Sockets.Receiving, f.Deep.Sockets.Received = 4, rate }
@@ -322,6 +347,30 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	others := b.Limit != LimitRate && says(LimitRate.codes()...) || b.Limit != LimitQueue && says(LimitQueue.codes()...)
 	if wrong || others || b.Lacks != "" && b.Try == "" {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
+	}
+}
+
+// What is not seen of any busy connection is said of none, and what is seen of some, of those.
+func TestOthers(t *testing.T) {
+	for want, edit := range map[string]func(*host.Sockets){
+		"17 busy connections, and none waits in a queue, loses packets or is held back by an end": func(
+			*host.Sockets) {
+		},
+		"17 busy connections, of which 5 lose packets, and none waits in a queue or is held back by an end": func(
+			s *host.Sockets) {
+			s.Lossy = 5
+		},
+		"17 busy connections, of which 1 waits in a queue and 1 waits for a receiver's window, and none loses packets " +
+			"or waits for room in a send buffer": func(s *host.Sockets) { s.Queueing, s.Receiver = 1, 1 },
+		"17 busy connections, of which 2 wait in a queue, 3 lose packets, 4 wait for a receiver's window and 5 wait " +
+			"for room in a send buffer": func(s *host.Sockets) {
+			s.Queueing, s.Lossy, s.Receiver, s.Buffer = 2, 3, 4, 5
+		},
+	} {
+		f := with(t, looked, load, noQueue, sockets(edit))
+		if got := examine(f).others(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 
 	"weir/internal/bbr"
 	"weir/internal/host"
@@ -55,6 +56,10 @@ func lossyPath(p *patient) []Finding {
 		Why: "What these connections use takes each for congestion and slows down; BBR does not. A provider that " +
 			"drops what exceeds a rate looks the same: then tell --rate.",
 		Try: fmt.Sprintf("weir plan --loss %s", share), Evidence: evidence,
+	}
+	if p.enforced() != 0 && p.canShape() {
+		f.Try = fmt.Sprintf("weir plan --rate %s --loss %s", p.toldRate(), share)
+		f.Why = strings.Replace(f.Why, "tell --rate", "tell a lower --rate", 1)
 	}
 	if p.cc == "bbr" || p.cc == bbr.Name {
 		f.Try, f.Remark = "", "restart the services that hold these connections: new ones get BBR"

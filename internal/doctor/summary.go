@@ -90,5 +90,8 @@ func (p *patient) well(l Limit) string {
 	case limitNone:
 		return "this server does not hold back what comes in"
 	}
+	if s := p.deep.Sockets; s.Lossy > 0 || s.Queueing > 0 {
+		return p.others()
+	}
 	return fmt.Sprintf("%s, and none waits in a queue", text.Counted(p.deep.Sockets.Busy, "busy connection"))
 }

@@ -62,6 +62,15 @@ func TestSummarize(t *testing.T) {
 				"small pieces.", "weir up", "", "lowat-too-small"}},
 		{"nothing", facts(load, sockets(idle)), Summary{true,
 			"Nothing wrong was seen: 17 busy connections, and none waits in a queue.", "", "nothing", "nothing-wrong"}},
+		{"some lose packets", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Lossy = 0, 4 })), Summary{true,
+			"Nothing wrong was seen: 17 busy connections, of which 4 lose packets, and none waits in a queue or is " +
+				"held back by an end.", "", "nothing", "nothing-wrong"}},
+		{"the path behind a shaper", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 4.8e6)), Summary{true,
+			"Downloads are slower than they could be: 3% of what they send is lost on the way.",
+			"weir plan --rate 50mbit --loss 3%", "", "path-loses-packets"}},
+		{"losses behind a shaper, at one look", facts(shaped, lossyAt(0.03, 4.8e6)), Summary{false,
+			"Nothing wrong was seen so far, but whether this server's own shaper drops what connections lose is not " +
+				"known.", "weir doctor --listen 10s", again, ""}},
 		{"uploads", facts(brings(4, host.Windows{})), Summary{true,
 			"Nothing wrong was seen: this server does not hold back what comes in.", "", "nothing", "nothing-wrong"}},
 		{"uploads that a filter holds back", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), uploads(29e6)),
