@@ -100,8 +100,8 @@ func bounds(t *testing.T) []bound {
 		{"a FIFO without room behind a shaper", facts(uplink(t, "htb rate 50mbit | pfifo limit 4", 1),
 			rose("eth0.queue_drops", 40, "Ip.OutRequests", 9), loadOf(nothing), refuses), LimitQueue},
 		{"the same near the shaper's rate", facts(uplink(t, "htb rate 50mbit | pfifo limit 4", 1),
-			rose("eth0.queue_drops", 40, "Ip.OutRequests", 9), loadOf(func(s *host.Sockets) { s.Rate = 35e6 }), refuses),
-			LimitShaper},
+			rose("eth0.queue_drops", 40, "Ip.OutRequests", 9), refuses,
+			loadOf(func(s *host.Sockets) { s.Rate, s.Refused = 35e6, s.Busy })), LimitShaper},
 		{"TCP's memory", facts(loadOf(func(s *host.Sockets) { s.Lossy = 17 }), tcpHolds(246_000)), limitSetting},
 		{"TCP's memory, and enough of it", facts(loadOf(func(s *host.Sockets) { s.Lossy = 17 }), tcpHolds(245_999)),
 			LimitPath},
@@ -360,8 +360,8 @@ func TestOthers(t *testing.T) {
 			s *host.Sockets) {
 			s.Lossy = 5
 		},
-		"17 busy connections, of which 1 waits in a queue and 1 waits for a receiver's window, and none loses packets " +
-			"or waits for room in a send buffer": func(s *host.Sockets) { s.Queueing, s.Receiver = 1, 1 },
+		"17 busy connections, of which 1 waits in a queue and 1 waits for a receiver's window, and none loses " +
+			"packets or waits for room in a send buffer": func(s *host.Sockets) { s.Queueing, s.Receiver = 1, 1 },
 		"17 busy connections, of which 2 wait in a queue, 3 lose packets, 4 wait for a receiver's window and 5 wait " +
 			"for room in a send buffer": func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.Receiver, s.Buffer = 2, 3, 4, 5

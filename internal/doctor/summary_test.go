@@ -74,7 +74,8 @@ func TestSummarize(t *testing.T) {
 		{"uploads", facts(brings(4, host.Windows{})), Summary{true,
 			"Nothing wrong was seen: this server does not hold back what comes in.", "", "nothing", "nothing-wrong"}},
 		{"uploads that a filter holds back", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), uploads(29e6)),
-			Summary{true, "Uploads to this server are as slow as a rule on it makes them: it drops what exceeds 30mbit.",
+			Summary{true,
+				"Uploads to this server are as slow as a rule on it makes them: it drops what exceeds 30mbit.",
 				"", "tc -s filter show dev eth0 ingress shows it; a shaper with the same rate queues instead",
 				"filter-drops"}},
 		{"the same, beside downloads", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), load, noQueue,
@@ -82,8 +83,8 @@ func TestSummarize(t *testing.T) {
 			"Uploads to this server are as slow as a rule on it makes them: it drops what exceeds 30mbit.", "",
 			"tc -s filter show dev eth0 ingress shows it; a shaper with the same rate queues instead", "filter-drops"}},
 		{"the same, beside downloads that wait", facts(policer(30e6, 9), hangs(ingressFilters), listened(1), load,
-			uploads(29e6)), Summary{true, "Downloads make everything else on this server slow: replies wait 164 ms in " +
-			"your provider's queue.", "weir plan --rate RATE", unsold, "queue-at-provider"}},
+			uploads(29e6)), Summary{true, "Downloads make everything else on this server slow: replies wait 164 ms " +
+			"in your provider's queue.", "weir plan --rate RATE", unsold, "queue-at-provider"}},
 		{"nothing, shaped", facts(shaped, load, full), Summary{true,
 			"Nothing wrong was seen: what waits does so in this server's own queue.", "", "nothing", "nothing-wrong"}},
 		{"nobody there", facts(), Summary{false, "Nothing wrong was seen so far, but no connection is busy.",
