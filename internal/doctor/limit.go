@@ -217,11 +217,11 @@ func (p *patient) bottleneck() Bottleneck {
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
-	return limitedBy(limitUnknown, "cannot be told: %s.", p.others())
+	return limitedBy(limitUnknown, "cannot be told: %s.", p.symptoms())
 }
 
-// others says of the busy connections what is seen of some of them, and what of none.
-func (p *patient) others() string {
+// symptoms says of the busy connections what is seen of some of them, and what of none.
+func (p *patient) symptoms() string {
 	s := p.deep.Sockets
 	var some, none []string
 	for _, c := range []struct {

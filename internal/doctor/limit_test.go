@@ -351,7 +351,7 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 }
 
 // What is not seen of any busy connection is said of none, and what is seen of some, of those.
-func TestOthers(t *testing.T) {
+func TestSymptoms(t *testing.T) {
 	for want, edit := range map[string]func(*host.Sockets){
 		"17 busy connections, and none waits in a queue, loses packets or is held back by an end": func(
 			*host.Sockets) {
@@ -368,7 +368,7 @@ func TestOthers(t *testing.T) {
 		},
 	} {
 		f := with(t, looked, load, noQueue, sockets(edit))
-		if got := examine(f).others(); got != want {
+		if got := examine(f).symptoms(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -91,7 +91,7 @@ func (p *patient) well(l Limit) string {
 		return "this server does not hold back what comes in"
 	}
 	if s := p.deep.Sockets; s.Lossy > 0 || s.Queueing > 0 {
-		return p.others()
+		return p.symptoms()
 	}
 	return fmt.Sprintf("%s, and none waits in a queue", text.Counted(p.deep.Sockets.Busy, "busy connection"))
 }
