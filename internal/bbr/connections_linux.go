@@ -32,21 +32,21 @@ type Connection struct {
 
 // Model is what bpf_bbr goes by at a moment. Bounds are in packets; 0: there is none.
 type Model struct {
-	State       string         `json:"state"`           // of draft-ietf-ccwg-bbr, section 2.4
-	Rate        units.Rate     `json:"rate"`            // bit/s that it goes by
-	MaxRate     units.Rate     `json:"max_rate"`        // bit/s, the greatest delivery rate of the last two cycles
-	Pacing      units.Rate     `json:"pacing"`          // bit/s that the kernel sends at now
-	MinRTT      units.Duration `json:"min_rtt"`         // of the path
-	SRTT        units.Duration `json:"srtt"`            // now
-	MSS         uint32         `json:"mss"`             // bytes
-	Cwnd        uint32         `json:"cwnd"`            // packets
-	InFlight    uint32         `json:"in_flight"`       // packets
-	LongBound   uint32         `json:"inflight_hi"`     // inflight_longterm
-	ShortBound  uint32         `json:"inflight_lo"`     // inflight_shortterm
-	QueueAim    float64        `json:"queue_aim"`       // packets of its own that it wants in the queue
-	Loss        units.Share    `json:"loss"`            // of packets that are lost however gently it sends
-	Marks       units.Share    `json:"marks,omitempty"` // of packets, smoothed, where feedback is accurate (RFC 9768)
-	OthersQueue bool           `json:"others_queue"`    // others keep the queue full
+	State       string         `json:"state"`        // of draft-ietf-ccwg-bbr, section 2.4
+	Rate        units.Rate     `json:"rate"`         // bit/s that it goes by
+	MaxRate     units.Rate     `json:"max_rate"`     // bit/s, the greatest delivery rate of the last two cycles
+	Pacing      units.Rate     `json:"pacing"`       // bit/s that the kernel sends at now
+	MinRTT      units.Duration `json:"min_rtt"`      // of the path
+	SRTT        units.Duration `json:"srtt"`         // now
+	MSS         uint32         `json:"mss"`          // bytes
+	Cwnd        uint32         `json:"cwnd"`         // packets
+	InFlight    uint32         `json:"in_flight"`    // packets
+	LongBound   uint32         `json:"inflight_hi"`  // inflight_longterm
+	ShortBound  uint32         `json:"inflight_lo"`  // inflight_shortterm
+	QueueAim    float64        `json:"queue_aim"`    // packets of its own that it wants in the queue
+	Loss        units.Share    `json:"loss"`         // of packets that are lost however gently it sends
+	Marked      bool           `json:"marked"`       // a queue on the path has marked packets (ECN) lately
+	OthersQueue bool           `json:"others_queue"` // others keep the queue full
 }
 
 // Connections reads those of the calling thread's network namespace that have bpf_bbr. It needs root, and loads a
@@ -130,9 +130,6 @@ func (x showShown) connection() (Connection, error) {
 	c.Model = &Model{State: states[x.State], Rate: rate(x.Rate), MaxRate: rate(x.Most), Pacing: rate(x.Pacing),
 		MinRTT: us(x.MinRtt), SRTT: us(x.Srtt), MSS: x.Mss, Cwnd: x.Cwnd, InFlight: x.Flight,
 		LongBound: bound(x.Hi), ShortBound: bound(x.Lo), QueueAim: float64(x.Queue) / 4,
-		Loss: share(x.Tolerate), OthersQueue: x.Held != 0}
-	if x.Accurate != 0 {
-		c.Marks = share(x.Alpha)
-	}
+		Loss: share(x.Tolerate), OthersQueue: x.Held != 0, Marked: x.Aim != math.MaxUint8}
 	return c, nil
 }

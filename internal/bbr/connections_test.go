@@ -20,7 +20,7 @@ import (
 func known(change func(*showShown)) []byte {
 	x := showShown{Family: unix.AF_INET, LocalPort: 443, RemotePort: 50000, Rate: 1.5e6, Most: 1.6e6, Pacing: 1.485e6,
 		Srtt: 53100, MinRtt: 48300, Mss: 1448, Cwnd: 70, Flight: 61, Hi: 120, Lo: math.MaxUint32, Queue: 18,
-		Alpha: 1024, Tolerate: 10, State: 3}
+		Aim: 255, Tolerate: 10, State: 3}
 	copy(x.Local[:], []byte{192, 0, 2, 1})
 	copy(x.Remote[:], []byte{198, 51, 100, 7})
 	copy(x.Map[:], prefix+Version())
@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	model := Model{State: "CRUISE", Rate: 12e6, MaxRate: 12.8e6, Pacing: 11.88e6, SRTT: ms(53.1), MinRTT: ms(48.3),
 		MSS: 1448, Cwnd: 70, InFlight: 61, LongBound: 120, QueueAim: 4.5, Loss: 10.0 / 1024}
 	marked := model
-	marked.State, marked.Marks, marked.OthersQueue = "UP", 0.25, true
+	marked.State, marked.Marked, marked.OthersQueue = "UP", true, true
 	mapped := netip.MustParseAddrPort("192.0.2.1:443")
 	for what, c := range map[string]struct {
 		text []byte
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 	}{
 		"none": {},
 		"two": {slices.Concat(known(nil), known(func(x *showShown) {
-			x.State, x.Held, x.Accurate, x.Alpha = 5, 1, 1, 256
+			x.State, x.Held, x.Aim = 5, 1, 89
 		})), []Connection{{local, remote, Version(), &model}, {local, remote, Version(), &marked}}},
 		"another version": {known(func(x *showShown) { copy(x.Map[:], prefix+"0123abcd"); x.State = 99 }),
 			[]Connection{{local, remote, "0123abcd", nil}}},

@@ -32,12 +32,11 @@ type showShown struct {
 	Family     uint16
 	LocalPort  uint16
 	RemotePort uint16
-	Alpha      uint16
 	Tolerate   uint16
 	State      uint8
 	Held       uint8
-	Accurate   uint8
-	Unused     [3]uint8
+	Aim        uint8
+	Unused     [5]uint8
 }
 
 // Names of all BPF objects in the ELF.

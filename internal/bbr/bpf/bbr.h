@@ -9,7 +9,7 @@
  *   rising    While it has too few it goes faster by itself. UP is for paths that lose packets.
  *   others    Where the delay does not obey, others keep the queue full: then it says nothing, and the flow takes its share as cubic does.
  *   loss      Congestion is what is lost beyond what is lost of packets that are sent gently, too.
- *   marks     They lower the short-term bounds by alpha / 2 where feedback is accurate (RFC 9768), and as a loss does where it is that of RFC 3168.
+ *   marks     They say that the queue is too long: first a flow aims at less of its own, and if they go on coming, others' queue is marked.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ enum {
 	 */
 	QUEUE_K		= 22,		/* quarters of a packet */
 	QUEUE_SLOW	= 12582,	/* packets/us << 24: 0.75 packets/ms */
-	QUEUE_LEAST	= 2,		/* quarters of a packet: of less, a flow that sends two at a time takes the second for too many */
+	QUEUE_LEAST	= 2, QUEUE_ALONE = 3, /* quarters of a packet: of less, a flow that sends two at a time takes the second for too many; it may be alone below 47/s */
 	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
 	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
 	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds, and longer where a round is above 131 ms */
@@ -51,7 +51,19 @@ enum {
 	HELD_MS		= 7500, HELD_LARGE = 128, HELD_GAIN = 120, HELD_REST = 2, /* ms; packets; %; rounds from one cut to the next */
 	HELD_PROBE_SHIFT = 13,		/* every 8.4 s */
 
+	/*
+	 * A mark (ECN) takes 0.3 of what the flow aims at; the next one counts when that has had the time to drain. Where marks still come at a third of it, it is others who keep
+	 * the queue: then the flow shares it as above, for 1024 / aim cycles, so each time for longer. While it knows of marks, delay alone takes next to nothing from it: an AQM
+	 * lets the queue stand at its own target, and somebody who goes by losses and marks keeps it there.
+	 */
+	AIM_FULL	= 255, AIM_MARKED = 224, AIM_OWN = 100, AIM_LEAST = 8, /* of 256: unmarked for minutes, or marked in STARTUP; the last that may be its own queue */
+	AIM_SHIFT	= 5,		/* what comes back each cycle, and one at least */
+	MARK_ROUNDS	= 12, MARK_REST = 3, /* rounds from one mark that counts to the next, and the same while it shares: ECE is heard for up to three */
+	MARK_CYCLES	= 1024,
+	MARK_FALL_SHIFT	= 15, MARK_BEYOND_SHIFT = 6,
+
 	UP_CWND		= 130, UP_ROUNDS = 1, /* %, and rounds that UP waits for more */
+	UP_GREW		= 16,		/* 6 % more than in the cycle before is worth to be followed */
 	UP_SHARE	= 512,		/* of what the queue took away, UP tries to have back */
 };
 
@@ -69,9 +81,11 @@ struct bbr {
 	u32 full_bw, prior_cwnd, undo_hi;
 	u32 epoch_at, epoch_acked; /* of ACK aggregation: us, packets */
 	u16 extra[2];		/* packets */
-	u16 alpha, tolerate;	/* shares: marked, and lost whatever is done */
+	u16 tolerate;		/* share that is lost whatever is done */
 	u16 queue;		/* quarters of a packet of its own that it aims at */
 	u8 state, rounds, full_count, raise, gain;
+	u8 aim;			/* of 256: how much of its usual queue marks leave it */
+	u8 marked;		/* cycles for which it shares because of marks */
 	u8 hit : 1, held : 1, idle : 1, rto : 1, full : 1, lossy : 1, app : 1, queued : 1;
 };
 _Static_assert(sizeof(struct bbr) <= 104, "icsk_ca_priv");
@@ -123,7 +137,7 @@ GLOBAL u32 queue_of(u32 bw)
 
 	if (bw < QUEUE_SLOW)
 		queue = share_of(queue, root_of((u64)root_of(((u64)bw << 20) / QUEUE_SLOW) << 10));
-	return max_of(queue, QUEUE_LEAST);
+	return max_of(queue, bw < QUEUE_SLOW / 16 ? QUEUE_ALONE : QUEUE_LEAST);
 }
 
 static __always_inline void enter(struct tcp_sock *tp, struct bbr *b, u8 state)
@@ -142,6 +156,8 @@ static __always_inline void new_cycle(struct tcp_sock *tp, struct bbr *b)
 	b->extra[1] = b->extra[0];
 	b->extra[0] = 0;
 	b->raise = 0;
+	if (!b->held && b->aim < AIM_FULL)
+		b->aim += max_of((AIM_FULL - b->aim) >> AIM_SHIFT, 1);
 	b->cycle_rtt = NONE;
 	b->cycle_at = now_of(tp) + 1953 + (bpf_get_prandom_u32() & 1023); /* for 2 to 3 s */
 }
@@ -163,11 +179,11 @@ static __always_inline void bbr_start(struct sock *sk, struct tcp_sock *tp)
 	b->epoch_at = (u32)tp->tcp_mstamp;
 	b->epoch_acked = 0;
 	b->extra[0] = b->extra[1] = 0;
-	b->alpha = 1 << SHARE_SHIFT;
 	b->tolerate = 0;
 	b->queue = 4 * MIN_CWND;
 	b->gain = 100;
-	b->full_count = b->raise = 0;
+	b->full_count = b->raise = b->marked = 0;
+	b->aim = AIM_FULL;
 	b->hit = b->held = b->idle = b->rto = b->full = b->lossy = b->app = b->queued = 0;
 	enter(tp, b, STARTUP);
 	pace(sk);
@@ -183,7 +199,8 @@ static __always_inline u32 base_rtt(const struct tcp_sock *tp, const struct bbr 
 /* Did the delay not obey? It never was what flows like this one would make of it. */
 static __always_inline bool others_hold(const struct tcp_sock *tp, const struct bbr *b)
 {
-	u32 base = base_rtt(tp, b), bw = max_bw(b), queue = queue_of(bw), percent = b->hi != NONE || b->lo != NONE ? HELD_LOSSY : HELD_PERCENT;
+	u32 base = base_rtt(tp, b), bw = max_bw(b), queue = queue_of(bw);
+	u32 percent = b->hi != NONE || b->lo != NONE || b->aim < AIM_FULL ? HELD_LOSSY : HELD_PERCENT;
 
 	/* (One that aims at less than two packets cannot tell.) */
 	return b->cycle_rtt != NONE && b->cycle_rtt > base && queue >= HELD_LEAST &&
@@ -202,21 +219,23 @@ static __always_inline void hear_queue(struct bbr *b, u32 ms)
 	u32 delay = delay_of(b);
 	u32 own = packets(4ULL * b->bw_round, delay), rate = bw_of(b), sent = max_of(packets(4ULL * rate, GONE_US + GONE_RTTS * b->min_rtt), 1);
 
-	b->queue = (u16)min_of(queue_of(rate), 65535);
+	b->queue = (u16)min_of(max_of((u64)queue_of(rate) * (b->aim + 1) >> 8, QUEUE_LEAST), 65535);
 	b->gain = 100;
-	if (b->state != CRUISE && b->state != DOWN || b->app || b->held)
+	if (b->state != CRUISE && b->state != DOWN || b->held)
 		return;
 	ms = min_of(ms, 128);
 	if (own > b->queue) {
+		if (b->aim < AIM_FULL)
+			rate = min_of(rate, max_bw(b));
 		b->gain = (u8)(100 - min_of((u64)(own - b->queue) * 100 / sent, GAIN_DOWN));
-		rate -= (u64)rate * (own - b->queue) / own * ms >> FALL_SHIFT;
+		rate -= (u64)rate * (own - b->queue) / own * ms >> (b->aim < AIM_FULL && !b->raise ? MARK_FALL_SHIFT : FALL_SHIFT);
 		b->rate = max_of(rate, max_of(min_of(share_of(max_bw(b), FLOOR_SHARE), b->bw_round), 1));
-	} else {
+	} else if (!b->app) { /* what a program leaves unsent says nothing of room */
 		u32 bound = max_bw(b);
 
 		b->gain = (u8)(100 + min_of((u64)(b->queue - own) * 100 / sent, GAIN_UP));
 		if (b->hi == NONE && b->lo == NONE) /* nothing was ever lost: beyond what is known */
-			bound += bound >> BEYOND_SHIFT;
+			bound += bound >> (b->aim < AIM_FULL ? MARK_BEYOND_SHIFT : BEYOND_SHIFT);
 		rate += (u64)rate * (b->queue - own) / b->queue * ms >> RISE_SHIFT;
 		b->rate = min_of(rate, bound);
 	}
@@ -232,12 +251,29 @@ static __always_inline void share_queue(struct tcp_sock *tp, struct bbr *b, u32 
 		b->raise--;
 	if (lossy && !b->raise) {
 		lo -= share_of(lo, cut ? cut : BETA);
-		b->raise = HELD_REST;
+		b->raise = b->aim < AIM_FULL ? MARK_REST : HELD_REST;
 	} else if (!lossy && !b->app && tp->snd_cwnd >= lo) {
 		grown = min_of(min_of(lo, HELD_LARGE + (lo >> 2)), 1 << 16) * min_of(ms, 1024);
 		lo += (max_of(grown, HELD_MS / 4 * 3) + bpf_get_prandom_u32() % HELD_MS) / HELD_MS;
 	}
 	b->lo = max_of(lo, MIN_CWND);
+}
+
+/* A round is over in which packets were marked. */
+static __always_inline void hear_marks(struct bbr *b)
+{
+	b->queued = 1;
+	b->aim = (u8)min_of(b->aim, AIM_MARKED);
+	if (b->state == STARTUP)
+		b->full_count = 3;
+	if (b->state != CRUISE || b->held || b->raise)
+		return;
+	b->raise = MARK_ROUNDS;
+	if (b->aim < AIM_OWN) {
+		b->held = 1;
+		b->marked = (u8)min_of(MARK_CYCLES / b->aim, 255);
+	}
+	b->aim = (u8)max_of(b->aim - share_of(b->aim, BETA), AIM_LEAST);
 }
 
 static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
@@ -259,9 +295,6 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 	b->lossy = lost > 0;
 	if (all >= 8) {
 		share = ((u64)lost << SHARE_SHIFT) / all;
-		ce = min_of(ce, delivered);
-		if (accecn(tp))
-			b->alpha = (u16)(b->alpha - (b->alpha >> 4) + (((u64)ce << SHARE_SHIFT) / delivered >> 4));
 		/* What is lost of what was sent gently is lost whatever is done. */
 		if (b->state == DOWN) {
 			if (share < b->tolerate)
@@ -275,9 +308,12 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 		/* Of a handful of packets many may be lost by chance. */
 		if (lost > 2 && share > limit && (b->full || queue || all >= 40))
 			cut = BETA;
-		else if (ce)
-			cut = accecn(tp) ? b->alpha >> 1 : BETA;
-		b->hit = cut != 0;
+	}
+	b->hit = cut != 0;
+	if (ce && (b->full || queue)) {
+		hear_marks(b);
+		if (b->held)
+			cut = BETA;
 	}
 	if (b->state == STARTUP)
 		goto out;
@@ -285,8 +321,10 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 		share_queue(tp, b, ms, cut || (u64)lost << SHARE_SHIFT > (u64)all * (b->tolerate + (b->tolerate >> 1)), cut);
 		goto out;
 	}
+	if (b->raise && b->state == CRUISE)
+		b->raise--;
 	if (!cut) {
-		if (b->lo != NONE)
+		if (b->lo != NONE && (!b->held || b->aim == AIM_FULL))
 			b->lo += max_of(b->lo >> 5, 1);
 		if (b->full)
 			hear_queue(b, ms);
@@ -322,6 +360,12 @@ static __always_inline void hear_aggregation(struct tcp_sock *tp, struct bbr *b,
 	extra = min_of(extra, min_of(packets(bw, 10000), packets(bw, b->min_rtt) >> 2));
 	if (b->state == CRUISE && extra > b->extra[0])
 		b->extra[0] = (u16)min_of(extra, 65535);
+}
+
+/* Is there ever more to be had? A long way, or a large capacity that came late, would take minutes by rising alone. */
+static __always_inline bool grows(const struct bbr *b)
+{
+	return b->rate != NONE && b->rate > max_bw(b) && (u64)b->bw[0] * UP_GREW > (u64)b->bw[1] * (UP_GREW + 1);
 }
 
 static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const struct rate_sample *rs)
@@ -366,7 +410,8 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 	switch (b->state) {
 	case STARTUP:
 		gain = 277;
-		if (round && !rs->is_app_limited) {
+		/* A program that writes little at a time (tcp_notsent_lowat) may fill the path all the same: then there is a queue. */
+		if (round && (!rs->is_app_limited || b->queued)) {
 			n = max_bw(b);
 			if ((u64)n * 4 >= (u64)b->full_bw * 5) {
 				b->full_bw = n;
@@ -375,6 +420,8 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 				b->full_count++;
 			}
 		}
+		if (round)
+			b->queued = 0;
 		if (b->full_count >= 3 || round && b->hit) {
 			if (b->hit)
 				b->hi = max_of(target, MIN_CWND);
@@ -400,7 +447,9 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		if (b->rto || (s32)(now - b->cycle_at) < 0 && b->rounds <= 62)
 			break;
 		n = b->held;
-		b->held = others_hold(tp, b);
+		if (b->marked)
+			b->marked--;
+		b->held = b->marked || others_hold(tp, b);
 		if (b->held) {
 			if (!n)
 				b->lo = max_of(packets(max_bw(b), tp->srtt_us >> 3), MIN_CWND);
@@ -409,9 +458,12 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 			enter(tp, b, CRUISE);
 			break;
 		}
-		if (n)
+		if (n) {
 			b->gain = 100;
-		if (b->hi != NONE || b->lo != NONE) {
+			if (b->aim < AIM_FULL) /* they may have been of its own queue: with less of that, once more */
+				b->lo = NONE;
+		}
+		if (b->hi != NONE || b->lo != NONE || grows(b)) {
 			if (b->lo != NONE || !b->queued || b->rate == NONE)
 				b->rate = NONE;
 			else /* half way back */
@@ -428,6 +480,7 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		if (round) {
 			b->full_bw = max_bw(b);
 			b->queued = 0;
+			b->raise = 0;
 			enter(tp, b, UP);
 		}
 		break;

@@ -32,7 +32,6 @@ struct tcp_sock {
 	u32 mss_cache;			/* bytes */
 	u32 packets_out, retrans_out, sacked_out, lost_out;
 	u32 app_limited;
-	u8 ecn_flags;
 	struct minmax rtt_min;		/* us: the least of tcp_min_rtt_wlen, 300 s */
 };
 struct rate_sample {
@@ -63,8 +62,6 @@ struct tcp_congestion_ops {
 
 /* include/net/tcp.h */
 #define TCP_CONG_NON_RESTRICTED	(1 << 0)
-#define TCP_ECN_MODE_RFC3168	(1 << 0)
-#define TCP_ECN_MODE_ACCECN	(1 << 4)
 enum { TCP_CA_Open, TCP_CA_Loss = 4 };
 enum { CA_EVENT_TX_START };
 /* include/net/sock.h */
@@ -73,11 +70,6 @@ enum { SK_PACING_NONE, SK_PACING_NEEDED };
 static __always_inline u32 in_flight(const struct tcp_sock *tp)
 {
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
-}
-
-static __always_inline bool accecn(const struct tcp_sock *tp)
-{
-	return (tp->ecn_flags & (TCP_ECN_MODE_RFC3168 | TCP_ECN_MODE_ACCECN)) == TCP_ECN_MODE_ACCECN;
 }
 
 static __always_inline void pace(struct sock *sk)

@@ -54,16 +54,17 @@ static u8 ca_state;
 static bool acked, trace;		/* did an ACK come since a rest of the stack set cwnd? */
 static u64 calm_rate;			/* of the calm path that it is on, packets/s */
 static const char *event;
+static bool marks;			/* does the path mark? */
 static u64 seed, sequence, visits[PROBE_RTT + 1], calm_runs, calm_longest;
 
 static void state_of(FILE *to)
 {
 	fprintf(to, "%s: now %llu cwnd %u clamp %u pacing %lu of %lu mss %u out %u sacked %u lost %u retrans %u rtt_min %u | state %u rounds %u bw %u %u "
-		"round %u rate %u hi %u lo %u min_rtt %u round_rtt %u cycle_rtt %u full_bw %u prior %u undo_hi %u extra %u %u alpha %u tolerate %u queue %u "
+		"round %u rate %u hi %u lo %u min_rtt %u round_rtt %u cycle_rtt %u full_bw %u prior %u undo_hi %u extra %u %u aim %u marked %u raise %u tolerate %u queue %u "
 		"gain %u full %u hit %u held %u idle %u rto %u lossy %u app %u queued %u\n",
 		event, tp.tcp_mstamp, tp.snd_cwnd, tp.snd_cwnd_clamp, sk.sk_pacing_rate, sk.sk_max_pacing_rate, tp.mss_cache, tp.packets_out, tp.sacked_out,
 		tp.lost_out, tp.retrans_out, tp.rtt_min.s[0].v, b->state, b->rounds, b->bw[0], b->bw[1], b->bw_round, b->rate, b->hi, b->lo, b->min_rtt,
-		b->round_rtt, b->cycle_rtt, b->full_bw, b->prior_cwnd, b->undo_hi, b->extra[0], b->extra[1], b->alpha, b->tolerate, b->queue, b->gain, b->full,
+		b->round_rtt, b->cycle_rtt, b->full_bw, b->prior_cwnd, b->undo_hi, b->extra[0], b->extra[1], b->aim, b->marked, b->raise, b->tolerate, b->queue, b->gain, b->full,
 		b->hit, b->held, b->idle, b->rto, b->lossy, b->app, b->queued);
 }
 
@@ -119,7 +120,7 @@ static void check(const char *what)
 	HOLDS(b->lo >= MIN_CWND);
 	HOLDS(b->rate > 0);
 	HOLDS(b->min_rtt > 0 && b->min_rtt != NONE);
-	HOLDS(b->alpha <= 1 << SHARE_SHIFT);
+	HOLDS(b->aim >= AIM_LEAST);
 	HOLDS(b->tolerate <= 1 << SHARE_SHIFT);
 	HOLDS(b->queue >= QUEUE_LEAST);
 	HOLDS(b->gain >= 100 - GAIN_DOWN && b->gain <= HELD_GAIN);
@@ -187,8 +188,7 @@ static void start(void)
 		tp.delivered_ce = 0 - below(100);
 	}
 	first_delivered = tp.delivered;
-	if (one_in(4))
-		tp.ecn_flags = one_in(2) ? TCP_ECN_MODE_RFC3168 : TCP_ECN_MODE_ACCECN;
+	marks = one_in(4);
 	if (one_in(16))
 		sk.sk_max_pacing_rate = sk.sk_pacing_rate = spread(1000, MOST_BITS * S / 8);
 
@@ -258,7 +258,7 @@ static void acknowledge(void)
 	tp.sacked_out = min_of(tp.sacked_out, tp.packets_out - tp.lost_out);
 	n = gone - min_of(was_sacked, gone) + sacked;
 	tp.delivered += n;
-	if (tp.ecn_flags && one_in(3))
+	if (marks && one_in(3))
 		tp.delivered_ce += one_in(2) ? n : below(n + 1) + below(16); /* or some that were heard of late */
 	rs.acked_sacked = n;
 	if (n && !one_in(16)) {

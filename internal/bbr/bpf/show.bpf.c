@@ -64,9 +64,9 @@ struct shown {
 	u32 mss, cwnd, flight, hi, lo;	/* bytes; packets; ~0 is no bound */
 	u32 queue;			/* quarters of a packet */
 	u16 family, local_port, remote_port;
-	u16 alpha, tolerate;		/* of 1024 */
-	u8 state, held, accurate;	/* accurate: the feedback of marks (RFC 9768) */
-	u8 unused[3];
+	u16 tolerate;			/* of 1024 */
+	u8 state, held, aim;		/* aim: of 256 */
+	u8 unused[5];
 };
 const struct shown *shown_type __attribute__((unused)); /* so that the object describes the type */
 
@@ -127,11 +127,10 @@ int show(struct bpf_iter__tcp *ctx)
 	s.hi = b->hi;
 	s.lo = b->lo;
 	s.queue = b->queue;
-	s.alpha = b->alpha;
 	s.tolerate = b->tolerate;
 	s.state = b->state;
 	s.held = b->held;
-	s.accurate = accecn(tp);
+	s.aim = b->aim;
 	bpf_seq_write(ctx->meta->seq, &s, sizeof(s));
 	return 0;
 }

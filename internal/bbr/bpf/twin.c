@@ -9,7 +9,6 @@ static const u32 may_limit = 1;
 #define GLOBAL static
 #define bpf_get_prandom_u32 get_random_u32
 #define in_flight(tp) tcp_packets_in_flight(tp)
-#define accecn(tp) tcp_ecn_mode_accecn(tp)
 
 static __always_inline void pace(struct sock *sk)
 {
