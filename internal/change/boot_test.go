@@ -998,3 +998,21 @@ func TestReported(t *testing.T) {
 		}
 	}
 }
+
+// A plan that cannot be kept says so before anybody asks for it.
+func TestPlanSaysWhatCannotBeKept(t *testing.T) {
+	s, m := keeping(t)
+	m.refuse["writable "+host.SysctlFile] = errors.New("read-only file system")
+	p := must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6}))
+	want := plan.Note{Subject: "reboot", Kind: plan.Consequence, Text: "weir up would refuse this. " + host.SysctlFile +
+		", which would keep the goal over a reboot, cannot be written: read-only file system. " +
+		"Try: --runtime: what is set then ends with a reboot"}
+	if !slices.Contains(p.Considered, want) {
+		t.Errorf("%+v", p.Considered)
+	}
+	clear(m.refuse)
+	p = must[plan.Plan](t)(s.Plan(plan.Goal{Rate: 50e6}))
+	if slices.ContainsFunc(p.Considered, func(n plan.Note) bool { return n.Subject == want.Subject }) {
+		t.Errorf("%+v", p.Considered)
+	}
+}

@@ -242,6 +242,8 @@ func single(t *testing.T, text string) (tree qdisc.Tree) {
 
 func (m *fake) admin() bool { return m.f.Admin }
 
+func (m *fake) uid() int { return 1000 }
+
 func (m *fake) facts() (host.Facts, error) {
 	m.step()
 	f := m.f

@@ -21,6 +21,7 @@ import (
 // machine is what is changed. The tests have one that fails when told to.
 type machine interface {
 	admin() bool // this process may change networks
+	uid() int    // of who runs this process
 	facts() (host.Facts, error)
 	tree(c *qdisc.Conn, link int) (qdisc.Tree, error) // of one device, which is little of facts
 	// the live connections, but for those that leave by a device that is said not to pass
@@ -36,6 +37,8 @@ type machine interface {
 type live struct{}
 
 func (live) admin() bool { return host.Admin() }
+
+func (live) uid() int { return os.Geteuid() }
 
 func (live) facts() (host.Facts, error) { return host.Read() }
 

@@ -38,7 +38,24 @@ func (s Store) Plan(goal plan.Goal) (plan.Plan, error) {
 		err = p.Unavailable
 	}
 	p.Considered = slices.Concat(t.journal.Notes(), measured, p.Considered)
+	if err == nil {
+		p.Considered = append(p.Considered, t.refusals(p)...)
+	}
 	return p, err
+}
+
+// refusals says why Up would not carry out a plan that can be made: its files cannot be kept.
+func (t *transaction) refusals(p plan.Plan) []plan.Note {
+	refused := p.NotPersistent
+	if refused == nil && t.facts.Admin {
+		refused = t.unwritable(slices.DeleteFunc(slices.Clone(p.Changes),
+			func(c plan.Change) bool { return !c.IsFile() }))
+	}
+	if refused == nil {
+		return nil
+	}
+	return []plan.Note{{Subject: "reboot", Text: "weir up would refuse this. " + refused.What + ". Try: " + refused.Try,
+		Kind: plan.Consequence}}
 }
 
 // resolveGoals returns all goals that the host should have, goal first. For the zero goal these are the ones in

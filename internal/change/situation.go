@@ -3,7 +3,6 @@
 package change
 
 import (
-	"os"
 	"slices"
 
 	"weir/internal/hint"
@@ -151,7 +150,7 @@ func NeedsAdmin(command, typed string, uid int) error {
 // begin is how every command that changes something starts. The error is ErrBusy's while another is at it.
 func (s Store) begin(command string) (t *transaction, err error) {
 	if !s.host.admin() {
-		return nil, NeedsAdmin(command, "weir "+command, os.Geteuid())
+		return nil, NeedsAdmin(command, "weir "+command, s.host.uid())
 	}
 	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {

@@ -229,12 +229,19 @@ func (t *transaction) conclude(next *journal.Journal) error {
 
 // writable finds out before anything is changed whether the files could be written.
 func (s Store) writable(files []plan.Change) error {
+	if unwritable := s.unwritable(files); unwritable != nil {
+		return hint.New(unwritable.What+"; nothing was changed", unwritable.Try)
+	}
+	return nil
+}
+
+// unwritable is why one of the files could not be written: nil if all could.
+func (s Store) unwritable(files []plan.Change) *hint.Error {
 	for _, c := range files {
 		if err := s.host.writable(c.Name); err != nil {
 			return &hint.Error{
-				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v; nothing was "+
-					"changed", c.Name, err),
-				Try: "--runtime: what is set then ends with a reboot",
+				What: fmt.Sprintf("%s, which would keep the goal over a reboot, cannot be written: %v", c.Name, err),
+				Try:  "--runtime: what is set then ends with a reboot",
 			}
 		}
 	}

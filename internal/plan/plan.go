@@ -366,6 +366,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 		}
 	}
 	if !d.stack.Equal(want) {
+		d.warnOfLimit(want)
 		if err := d.link.Tree.Restorable(); err != nil {
 			try := "if it need not come back: tc qdisc del dev " + d.link.Name + " root, and then again"
 			var lost *qdisc.Lost
@@ -385,6 +386,22 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 	}
 	d.stack = want
 	return nil
+}
+
+// warnOfLimit names a rate that somebody has set and that what is planned does not keep.
+func (d *draft) warnOfLimit(want qdisc.Stack) {
+	there, limited := d.link.Tree.Narrowest()
+	kept := shaped(d.Goal.Rate)
+	switch {
+	case !limited, want.Shapes() && kept == 0, want.Shapes() && kept <= there.Rate:
+		return
+	case want.Shapes():
+		d.warn(d.link.Name, "%s there lets no more than %s leave, and this plan lets %s. If that limit is meant: "+
+			"--rate %s", there.Kind, there.Rate, kept, there.Rate)
+	default:
+		d.warn(d.link.Name, "%s there lets no more than %s leave, and this plan has no limit. If that one is meant: "+
+			"--rate %s", there.Kind, there.Rate, there.Rate)
+	}
 }
 
 func (d *draft) kinds() string {

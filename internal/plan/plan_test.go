@@ -875,3 +875,31 @@ func TestUnwritableIsSaid(t *testing.T) {
 		t.Errorf("%+v, %v", p.Considered, err)
 	}
 }
+
+// A limit that somebody has set is not lifted in silence.
+func TestLimitIsNamed(t *testing.T) {
+	const lifted = "htb there lets no more than 8mbit leave, and this plan "
+	for what, c := range map[string]struct {
+		there string
+		goal  Goal
+		want  string
+	}{
+		"a lower one":  {"htb rate 8mbit", Goal{Rate: 50e6}, lifted + "lets 49.875mbit. If that limit is meant: --rate 8mbit"},
+		"a higher one": {"htb rate 80mbit", Goal{Rate: 50e6}, ""},
+		"none planned": {"htb rate 8mbit", Goal{Qdisc: "fq"}, lifted + "has no limit. If that one is meant: --rate 8mbit"},
+		"none at all":  {"fq", Goal{Rate: 50e6}, ""},
+	} {
+		p, err := planFor(c.goal, with(t, func(f *host.Facts) { f.Links[1].Tree = tree(t, c.there, 1) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(n Note) bool { return strings.Contains(n.Text, "there lets no more") }
+		got := ""
+		if i := slices.IndexFunc(p.Considered, is); i >= 0 {
+			got = p.Considered[i].Text
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, not %q", what, got, c.want)
+		}
+	}
+}

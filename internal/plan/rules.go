@@ -231,7 +231,8 @@ func ownMemory(rate units.Rate) units.Size {
 func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
 	htb := d.htb(shaped(g.Rate))
-	if root, ok := d.link.Tree.Root(); ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() {
+	root, ok := d.link.Tree.Root()
+	if ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() && d.link.Tree.Rate() == 0 {
 		d.warn(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
 			"enforced beyond it, the queue is there. (%s)", d.stack.Leaf(), g.Rate,
 			idleHostEvidence.quoted())
