@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -21,7 +22,10 @@ type scanner struct {
 	found  []Writer
 	called map[string]bool // scripts that have been read
 	device string          // that a line's variable for one means, where that is known
-	loaded map[string]bool // files of settings that a command has sysctl(8) read
+	boot   bool            // the lines run at boot, or may
+	// files of settings that a command has sysctl(8) read; true: at boot
+	loaded map[string]bool
+	units  map[string][]byte // the texts of the administrator's units, by their names; nil: not read yet
 }
 
 const (
@@ -95,6 +99,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
 		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle}
+		if by == "cron" && how == isCommands {
+			s.boot = strings.HasPrefix(l, "@reboot")
+		}
 		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == isCommands && m != nil {
 			s.device = m[1]
 		}
@@ -405,12 +412,13 @@ func loadedFiles(args []string) (files []string) {
 // load notes a file of settings that a line has sysctl(8) read.
 func (s *scanner) load(w Writer, file string) {
 	name := strings.TrimPrefix(path.Clean(file), "/")
-	atBoot := slices.Contains(sysctlDirs(), path.Dir(name)) && strings.HasSuffix(name, ".conf")
-	if !path.IsAbs(file) || s.loaded[name] {
+	ofLoader := slices.Contains(sysctlDirs(), path.Dir(name)) && strings.HasSuffix(name, ".conf")
+	if !path.IsAbs(file) {
 		return
 	}
-	s.loaded[name] = true
-	if name != sysctlConf && !atBoot { // which are among the settings
+	boot, known := s.loaded[name]
+	s.loaded[name] = boot || s.boot
+	if !known && name != sysctlConf && !ofLoader { // which are among the settings
 		s.found = append(s.found, s.assigned(w.By, name, "")...)
 	}
 }
@@ -627,7 +635,7 @@ func (s *scanner) call(w Writer, name, magic string) {
 	name = path.Clean(name)
 	top, _, _ := strings.Cut(name, "/")
 	ofKernel := top == "proc" || top == "sys" || top == "dev"
-	key := strings.TrimSpace(name + " " + s.device)
+	key := strings.Join([]string{name, s.device, strconv.FormatBool(s.boot)}, " ")
 	if len(s.called) >= maxFunctions || s.called[key] || ofKernel || !fs.ValidPath(name) {
 		return
 	}

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"bytes"
 	"cmp"
 	"io/fs"
 	"path"
@@ -228,7 +229,7 @@ func (w Writer) When() string {
 }
 
 // writers gives the lines that set something, and those that do not, though somebody meant them to. Loaded are the
-// files of settings that they have sysctl(8) read.
+// files of settings that they have sysctl(8) read; true: at boot.
 func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	s := scanner{tree: t, called: map[string]bool{}, loaded: map[string]bool{}}
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
@@ -258,6 +259,7 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 		s.scanEach("systemd unit", name, isCommands, "", instances[path.Base(name)])
 	}
 	tuned, scripts := t.tuned()
+	s.boot = true
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
 	}
@@ -283,6 +285,14 @@ func (s *scanner) scanEach(by, name string, how runs, idle string, instances []s
 		instances = []string{""}
 	}
 	text := s.read(name)
+	switch by {
+	case "cron", "profile.d", "libvirt", "NixOS": // at other times; a line of cron's may say another one
+		s.boot = false
+	case "systemd unit":
+		s.boot = s.bootUnit(name)
+	default:
+		s.boot = true
+	}
 	for _, s.device = range instances {
 		s.scan(by, name, text, how, idle)
 	}
@@ -397,6 +407,67 @@ func (t *tree) enabled() (names []string, instances map[string][]string) {
 	return names, instances
 }
 
+var (
+	installed = regexp.MustCompile(`(?m)^\s*(?:WantedBy|RequiredBy|UpheldBy)\s*=\s*\S`)
+	instance  = regexp.MustCompile(`@.*\.service$`)
+	// What starts no unit at boot: systemd.special(7).
+	atOtherTimes = regexp.MustCompile(
+		`^(?:sleep|suspend|hibernate|hybrid-sleep|suspend-then-hibernate|halt|poweroff|reboot|kexec|shutdown|final|` +
+			`rescue|emergency)\.target\.`)
+)
+
+// bootUnit reports whether a unit, or the one that a drop-in is for, may run at boot. It does not where it waits for
+// somebody to enable it, and nobody has: neither does a link lead to it, nor another unit name it.
+func (s *scanner) bootUnit(file string) bool {
+	unit := path.Base(file)
+	if !strings.HasSuffix(unit, ".service") {
+		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
+	}
+	template := instance.ReplaceAllString(unit, "@.service")
+	stem := strings.TrimSuffix(unit, ".service")
+	dirs := []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system",
+		"usr/lib/systemd/system", "lib/systemd/system"}
+	var text []byte
+	for _, dir := range dirs {
+		if text = s.read(path.Join(dir, template)); text != nil {
+			break
+		}
+	}
+	if !installed.Match(text) {
+		return true
+	}
+	for _, dir := range dirs {
+		for _, sub := range s.subdirectories(dir) {
+			pulls := strings.HasSuffix(sub, ".wants") || strings.HasSuffix(sub, ".requires") ||
+				strings.HasSuffix(sub, ".upholds")
+			if !pulls || atOtherTimes.MatchString(sub) {
+				continue
+			}
+			for _, name := range s.list(path.Join(dir, sub), "") {
+				by := path.Ext(name)
+				if name == unit || unit == template && instance.ReplaceAllString(name, "@.service") == unit ||
+					strings.TrimSuffix(name, by) == stem && by != ".service" {
+					return true
+				}
+			}
+		}
+	}
+	if s.units == nil {
+		s.units = map[string][]byte{}
+		for _, dir := range dirs[:2] {
+			for _, name := range s.list(dir, "") {
+				s.units[name] = s.read(path.Join(dir, name))
+			}
+		}
+	}
+	for name, text := range s.units {
+		if name != unit && name != template && bytes.Contains(text, []byte(unit)) {
+			return true
+		}
+	}
+	return false
+}
+
 // ufw reads the sysctl file that the firewall applies when it starts (ufw-framework(8)).
 func (t *tree) ufw() (found []Writer) {
 	file, enabled := "etc/ufw/sysctl.conf", false
@@ -420,7 +491,7 @@ func (t *tree) ufw() (found []Writer) {
 func (t *tree) unnamed(loaded map[string]bool) (found []Writer) {
 	for _, name := range t.list("etc/sysctl.d", "") {
 		file := path.Join("etc/sysctl.d", name)
-		if !loaded[file] && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
+		if _, read := loaded[file]; !read && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
 			found = append(found, t.assigned(SysctlDir, file, NameWithoutConf)...)
 		}
 	}

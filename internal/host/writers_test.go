@@ -638,6 +638,10 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		{rc, "sysctl -p /etc/other.conf", false}, {rc, "sysctl -p -", false}, {rc, "sysctl -n net.x", false},
 		{rc, "sysctl -a", false}, {rc, "ssh web sysctl -p", false}, {rc, "echo sysctl -p", false},
 		{unit, "[Service]\nExecStop=/sbin/sysctl --system", false},
+		// at other times than at boot
+		{unit, "[Service]\nExecStart=/sbin/sysctl -p\n[Install]\nWantedBy=multi-user.target", false},
+		{cron, "0 3 * * 7 root sysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p\n@reboot root sysctl -p", true},
+		{"etc/cron.weekly/a", begin + "sysctl -p", false}, {"etc/profile.d/a.sh", "sysctl -p", false},
 	} {
 		text := c.text + "\n"
 		if c.name == rc {
@@ -655,6 +659,18 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		"etc/sysctl.conf": file(ecn + "=2")})
 	if len(d.Settings) != 1 || !d.Settings[0].Unread {
 		t.Errorf("not executable: %+v", d.Settings)
+	}
+	const units = "etc/systemd/system/"
+	for name, reads := range map[string]bool{units + "multi-user.target.wants/a.service": true, units + "x": false,
+		"usr/lib/systemd/system/basic.target.requires/a.service": true, units + "timers.target.wants/a.timer": true,
+		units + "suspend.target.wants/a.service": false, units + "b.service": true, "etc/rc.local": true} {
+		d := settings(fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.conf": file(ecn + "=2"),
+			unit:    file("[Service]\nExecStart=/opt/a\n[Install]\nWantedBy=multi-user.target\n"),
+			"opt/a": executable(begin + "sysctl -p\n"),
+			name:    executable("#!/bin/sh\n[Unit]\n" + map[bool]string{true: "Wants=a.service\n/opt/a\n"}[reads])})
+		if len(d.Settings) != 1 || d.Settings[0].Unread == reads {
+			t.Errorf("a unit that waits for somebody to enable it, and %s: %+v", name, d.Settings)
+		}
 	}
 	d = settings(fstest.MapFS{rc: executable(begin + "sysctl -p /etc/sysctl.d/99-bbr /etc/a.conf\n"),
 		"etc/sysctl.d/99-bbr": file(ecn + "=2"), "etc/a.conf": file(ecn + "=3")})
