@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"io/fs"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -87,14 +88,14 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	if by == "cloud-init" && how == isCommands {
 		text = oneLine(bootCommands(text))
 	}
-	var cleared []string // a unit's keys whose values a drop-in forgets
-	if by == "systemd unit" {
-		if ownNetwork.Match(text) {
+	var forgotten map[string]int // by a unit's key, up to which line of the file its values are
+	if by == "systemd unit" && how == isCommands {
+		var own bool
+		if own, forgotten = s.inUnit(file, text); own {
 			return
 		}
-		cleared = s.cleared(file)
 	}
-	ends := ending{line: endLine[by]}
+	ends := ending{line: endLine[by], script: how == isScript || how == isPart}
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
@@ -137,7 +138,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		switch {
-		case slices.Contains(cleared, key):
+		case number < forgotten[key] || perInstance.MatchString(l):
 			continue
 		case by == "modules-load":
 			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
@@ -178,27 +179,69 @@ var (
 	// interfaces(5): a device's part, and what names it in there, as in a template of systemd's (systemd.unit(5)).
 	stanza         = regexp.MustCompile(`^iface\s+([\w.-]+)`)
 	deviceVariable = regexp.MustCompile(`\$\{?IFACE\b\}?|%[iI]\b`)
-	// A unit whose commands run in another network namespace (systemd.exec(5)).
-	ownNetwork = regexp.MustCompile(
-		`(?m)^\s*(?:NetworkNamespacePath\s*=\s*/|PrivateNetwork\s*=\s*(?i:yes|true|on|1)\s*$)`)
-	forgets = regexp.MustCompile(`(?m)^\s*(Exec\w+)\s*=\s*$`)
-	yamlKey = regexp.MustCompile(`^["']?(\w+)["']?\s*:`)
+	// Keys of a unit by which its commands run in another network namespace (systemd.exec(5)).
+	namespaceKey = regexp.MustCompile(`(?m)^\s*(NetworkNamespacePath|PrivateNetwork)[ \t]*=[ \t]*(.*?)[ \t\r]*$`)
+	isOn         = regexp.MustCompile(`^(?:/.*|(?i:yes|y|true|t|on|1))$`)
+	forgets      = regexp.MustCompile(`^(Exec\w+)\s*=$`)
+	// What cloud-init runs only once, or once for an instance.
+	perInstance = regexp.MustCompile(`\bcloud-init-per["',\s]+(?:once|instance)\b`)
+	yamlKey     = regexp.MustCompile(`^["']?(\w+)["']?\s*:`)
 )
 
-// cleared are the keys of a unit that a drop-in of it sets anew.
-func (t *tree) cleared(unit string) (keys []string) {
-	if !strings.HasSuffix(unit, ".service") {
-		return nil
+// inUnit looks at a unit as a whole, of which a file is a part: whether its commands run in another network namespace,
+// and by its key up to which line of the file values are forgotten, by an empty one that comes later (systemd.unit(5)).
+func (s *scanner) inUnit(file string, text []byte) (ownNetwork bool, forgotten map[string]int) {
+	unit, dropIn := path.Base(file), !strings.HasSuffix(file, ".service")
+	if dropIn {
+		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
 	}
-	for _, dir := range []string{"etc/systemd/system", "run/systemd/system"} {
-		dir = path.Join(dir, path.Base(unit)+".d")
-		for _, name := range t.list(dir, ".conf") {
-			for _, m := range forgets.FindAllSubmatch(t.read(path.Join(dir, name)), -1) {
-				keys = append(keys, string(m[1]))
+	template := instance.ReplaceAllString(unit, "@.service")
+	if unit == template && s.device != "" {
+		unit = strings.Replace(template, "@.", "@"+s.device+".", 1)
+	}
+	above := []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system",
+		"usr/lib/systemd/system", "lib/systemd/system"}
+	var dirs []string
+	for _, name := range slices.Compact([]string{unit, template}) {
+		for _, dir := range above {
+			dirs = append(dirs, path.Join(dir, name+".d"))
+		}
+	}
+	all := s.inDirs(dirs, ".conf")
+	var texts [][]byte
+	here := 0 // the file's place among them; -1: another masks it
+	if dropIn {
+		for _, dir := range above {
+			if text := s.read(path.Join(dir, template)); text != nil {
+				texts = append(texts, text)
+				break
+			}
+		}
+		here = -1
+	} else {
+		texts = append(texts, text)
+	}
+	for _, name := range all.names {
+		if all.path[name] == file {
+			here = len(texts)
+		}
+		texts = append(texts, s.read(all.path[name]))
+	}
+	last := map[string]string{}
+	forgotten = map[string]int{}
+	for i, text := range texts {
+		for _, m := range namespaceKey.FindAllSubmatch(text, -1) {
+			last[string(m[1])] = string(m[2])
+		}
+		for number, l := range logicalLines(text) {
+			if m := forgets.FindStringSubmatch(l); m != nil && i > here {
+				forgotten[m[1]] = math.MaxInt
+			} else if m != nil && i == here {
+				forgotten[m[1]] = number
 			}
 		}
 	}
-	return keys
+	return isOn.MatchString(last["NetworkNamespacePath"]) || isOn.MatchString(last["PrivateNetwork"]), forgotten
 }
 
 // bootCommands leaves of cloud-init's configuration what it runs at every boot: bootcmd. What it runs and writes

@@ -24,9 +24,8 @@ var (
 	caseLabel   = regexp.MustCompile(`^\(?\s*((?:[\w*"'.:-]+\s*\|\s*)*[\w*"'.:-]+)\s*\)\s*(.*)$`)
 	endLabel    = regexp.MustCompile(`(?i)^["']?` + endWords + `["']?(?:\s*\|\s*["']?` + endWords + `["']?)*$`)
 	endFunction = regexp.MustCompile(`^(?:function\s+)?(?:do_)?stop(?:_pre|_post)?\s*(?:\(\s*\))?\s*\{(.*)$`)
-	// or for never
-	endIf = regexp.MustCompile(`(?i)^(?:el)?if\s+(?:false\s*$|(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords +
-		`["']?(?:\s*\]|\s*;|$))`)
+	endIf       = regexp.MustCompile(`(?i)^(?:el)?if\s+(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords +
+		`["']?(?:\s*\]|\s*;|$)`)
 )
 
 // ending follows through the lines of a file which run only when something ends. These set nothing that lasts.
@@ -34,6 +33,11 @@ type ending struct {
 	line  *regexp.Regexp // that runs then
 	until *regexp.Regexp // the part with which a part of a script ends that does; nil outside of one
 	depth int            // of the conditions in it
+	// of a script of a shell's: what is around a line in it, and whether exit is behind it
+	script  bool
+	nesting int
+	text    byte // the quote that ends a text that goes on behind its line
+	exited  bool
 }
 
 var (
@@ -47,6 +51,60 @@ var (
 	endTest = regexp.MustCompile(`(?i)^(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords + `["']?(?:\s*\]+)?$`)
 )
 
+var (
+	blockBegins = regexp.MustCompile(`(?:^|[|{(!)]\s*|\b(?:then|else|do)\s+)(?:if|case|for|while|until|select)\s|` +
+		`(?:^|[\s)])\{\s|[({]$`)
+	blockEnds = regexp.MustCompile(`^(?:(?:fi|esac|done)\b|[)}])`)
+	exits     = regexp.MustCompile(`^exit(?:\s+\d+)?$`)
+	condition = regexp.MustCompile(`^(?:el)?if\s+`)
+	compared  = regexp.MustCompile(`^(?:\[\[?|test)\s+["']?([\w-]+)["']?\s+(==?|!=|-eq|-ne)\s+["']?([\w-]+)["']?` +
+		`(?:\s*\]\]?)?$`)
+)
+
+// always reports whether a condition has the same answer each time, and which.
+func always(text string) (answer, known bool) {
+	text, not := strings.CutPrefix(text, "! ")
+	text = strings.TrimSpace(text)
+	switch m := compared.FindStringSubmatch(text); {
+	case text == "true" || text == ":":
+		answer = true
+	case text == "false":
+	case m != nil:
+		answer = (m[1] == m[3]) == (m[2] != "!=" && m[2] != "-ne")
+	default:
+		return false, false
+	}
+	return answer != not, true
+}
+
+// never reports whether a condition is never met.
+func never(text string) bool {
+	answer, known := always(text)
+	return known && !answer
+}
+
+// goesPast follows a part of a script's line, and reports whether the script comes that far: not behind an exit that
+// depends on nothing.
+func (e *ending) goesPast(p pipeline, depends bool) bool {
+	switch {
+	case !e.script:
+	case e.exited:
+		return false
+	case e.text != 0:
+		if strings.IndexByte(p.text, e.text) >= 0 {
+			e.text = 0
+		}
+	default:
+		if blockEnds.MatchString(p.bare) {
+			e.nesting = max(0, e.nesting-1)
+		}
+		e.exited = e.nesting == 0 && !depends && p.after != "&" && exits.MatchString(p.bare)
+		e.nesting += len(blockBegins.FindAllStringIndex(p.bare, -1))
+		e.text = p.open
+	}
+	return true
+}
+
 // runs gives what of a line runs at another time than the end; "" if nothing does.
 func (e *ending) runs(l string) (left string) {
 	if e.line != nil && e.line.MatchString(l) {
@@ -56,11 +114,20 @@ func (e *ending) runs(l string) (left string) {
 	var kept []string
 	skipped := false // what && leads to
 	for i, part := range all {
+		before := pipeline{}
+		if i > 0 {
+			before = all[i-1]
+		}
+		if !e.goesPast(part, before.after == "&&" || before.after == "||") {
+			break
+		}
 		text := strings.TrimPrefix(part.text, caseBegins.FindString(part.text))
 		if part.after == ";;" {
 			text += ";;"
 		}
-		tested := i > 0 && all[i-1].after == "&&" && (skipped || e.until == nil && endTest.MatchString(all[i-1].text))
+		met, known := always(before.text)
+		tested := before.after == "&&" && (skipped || e.until == nil && endTest.MatchString(before.text)) ||
+			known && (met && before.after == "||" || !met && before.after == "&&")
 		skipped = false
 		switch {
 		case tested && strings.HasPrefix(text, "{"):
@@ -81,6 +148,12 @@ func (e *ending) runs(l string) (left string) {
 	return strings.Join(kept, "; ")
 }
 
+// endCondition reports whether what follows a condition runs only when something ends, or never.
+func endCondition(text string) bool {
+	begin := condition.FindString(text)
+	return endIf.MatchString(text) || begin != "" && never(text[len(begin):])
+}
+
 // goesOn reports whether a part of a line runs at another time than the end.
 func (e *ending) goesOn(text string) bool {
 	inside := e.until != nil
@@ -89,7 +162,7 @@ func (e *ending) goesOn(text string) bool {
 			e.until, text = branchEnds, m[2]
 		} else if m := endFunction.FindStringSubmatch(text); m != nil {
 			e.until, text = functionEnds, strings.TrimSpace(m[1])
-		} else if endIf.MatchString(text) {
+		} else if endCondition(text) {
 			e.until, e.depth = ifEnds, 0
 			return false
 		} else {
@@ -104,7 +177,7 @@ func (e *ending) goesOn(text string) bool {
 			e.depth--
 		}
 	case e.until.MatchString(text):
-		if otherBranch := e.until == ifEnds && inside && endIf.MatchString(text); !otherBranch {
+		if otherBranch := e.until == ifEnds && inside && endCondition(text); !otherBranch {
 			elseRuns := e.until == ifEnds && strings.HasPrefix(text, "else")
 			e.until = nil
 			return elseRuns

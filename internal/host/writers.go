@@ -248,7 +248,15 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 				seen[to] = true
 			}
 			if idle := t.idle(p, name); idle == "" || !putAside.MatchString(path.Base(name)) {
-				s.scanEach(p.by, name, p.runs, idle, instances[path.Base(name)])
+				of := instances[path.Base(name)]
+				if p.sub != "" && p.by == "systemd unit" {
+					unit := strings.TrimSuffix(path.Base(path.Dir(name)), ".d")
+					if of = instances[unit]; instance.MatchString(unit) && !strings.Contains(unit, "@.") {
+						_, device, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
+						of = []string{device}
+					}
+				}
+				s.scanEach(p.by, name, p.runs, idle, of)
 			}
 		}
 	}

@@ -32,6 +32,30 @@ func TestPlaces(t *testing.T) {
 		"ufw with a file elsewhere": {fstest.MapFS{"etc/ufw/ufw.conf": file("ENABLED=yes\n"),
 			"etc/default/ufw": file("IPT_SYSCTL=\"/etc/own.conf\"\n"), "etc/own.conf": file(bbr + " = bbr\n")},
 			"ufw /etc/own.conf:1 " + bbr + "=bbr"},
+		"drop-ins in order": {fstest.MapFS{"etc/systemd/system/a.service": file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/a.service.d/10.conf": file("[Service]\nExecStart=\nExecStart=/sbin/" + tc),
+			"run/systemd/system/a.service.d/20.conf": file("[Service]\nExecStart=\nExecStart=/bin/true\n")}, ""},
+		"a unit that sets anew": {fstest.MapFS{"etc/systemd/system/a.service": file("[Service]\nExecStart=/sbin/" + tc +
+			"ExecStart=\nExecStart=/bin/true\nExecStartPost=/sbin/" + tc)},
+			"systemd unit /etc/systemd/system/a.service:5" + shaped},
+		"drop-in of an instance": {fstest.MapFS{
+			"etc/systemd/system/q@.service":                           file("[Service]\nExecStart=/sbin/tc qdisc add dev %i root fq\n"),
+			"etc/systemd/system/multi-user.target.wants/q@e0.service": link("/etc/systemd/system/q@.service"),
+			"etc/systemd/system/multi-user.target.wants/q@e1.service": link("/etc/systemd/system/q@.service"),
+			"etc/systemd/system/q@e0.service.d/a.conf": file("[Service]\nExecStart=\n" +
+				"ExecStart=/sbin/tc qdisc add dev %i root pie\n")},
+			"systemd unit /etc/systemd/system/q@.service:2 fq on e1; " +
+				"systemd unit /etc/systemd/system/q@e0.service.d/a.conf:3 pie on e0"},
+		"a namespace of a drop-in's": {fstest.MapFS{
+			"etc/systemd/system/a.service":          file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/a.service.d/n.conf": file("[Service]\nNetworkNamespacePath=/run/netns/vpn\n")}, ""},
+		"a namespace that a drop-in takes back": {fstest.MapFS{
+			"etc/systemd/system/a.service":          file("[Service]\nPrivateNetwork=yes\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/a.service.d/n.conf": file("[Service]\nPrivateNetwork=no\n")},
+			"systemd unit /etc/systemd/system/a.service:3" + shaped},
+		"bootcmd of which cloud-init runs one at each boot": {fstest.MapFS{"etc/cloud/cloud.cfg.d/q.cfg": file("bootcmd:\n" +
+			" - cloud-init-per instance q " + tc + " - [ cloud-init-per, once, q, tc, qdisc, add, dev, e0, root, fq ]\n" +
+			" - cloud-init-per always q " + tc)}, "cloud-init /etc/cloud/cloud.cfg.d/q.cfg:4" + shaped},
 		"ufw that is off": {fstest.MapFS{"etc/ufw/ufw.conf": file("ENABLED=no\n"),
 			"etc/ufw/sysctl.conf": file("net/ipv4/tcp_congestion_control=bbr\n")}, ""},
 		"OpenVPN": {fstest.MapFS{"etc/openvpn/server/a.conf": file("script-security 2\nup /etc/openvpn/up.sh\n"),
@@ -491,6 +515,11 @@ func TestOneLine(t *testing.T) {
 			"nsenter -t 5 -m " + tc, "docker run --rm --net=host img " + tc, "ssh other true; " + tc,
 			"unshare -m " + tc,
 			"sh -c 'ip netns exec blue true; " + tc + "'", "systemctl reload ssh && " + tc,
+			"if a; then\n exit 0\nfi\n" + tc, "[ -x /a ] || exit 0\n" + tc, "f() {\n exit 0\n}\n" + tc,
+			"for i in 1; do exit 0; done; " + tc, "(\nexit 0\n)\n" + tc, "awk '\nexit 0\n'\n" + tc,
+			"case $1 in\n a)\n  exit 0\n  ;;\nesac\n" + tc, "a | while read i; do\nexit 0\ndone\n" + tc,
+			"a && {\n exit 0\n}\n" + tc, "if [ 1 = 1 ]; then " + tc + "; fi", "true && " + tc, "false || " + tc,
+			"if [ $A = 1 ]; then " + tc + "; fi", "if false; then\n exit 0\nfi\n" + tc + "\nexit 0",
 			"ip netns exec blue sh -c '\n" + ecn + "\n'\n" + tc, "ip netns exec blue sh <<EOF\n" + ecn + "\nEOF\n" + tc,
 		},
 		"cake on ${…}": {"tc qdisc add dev $(ip r | awk '/^d/ {print $5}') root cake",
@@ -516,6 +545,10 @@ func TestOneLine(t *testing.T) {
 			"subprocess.run(['ip', 'netns', 'exec', 'b', 'tc', 'qdisc', 'add', 'root'])",
 			"ip netns exec blue /root/q.sh", "if false; then " + tc + "; fi", "ssh router " + tc,
 			"docker run --sysctl net.ipv4.tcp_ecn=1 img", "ssh web " + ecn,
+			"exit 0\n" + tc, "true; exit # done\n" + ecn + "\n" + tc, "if [ a ]; then\n true\nfi\nexit 0\n" + tc,
+			"case $1 in a) exit;; esac\nf() {\n exit 1\n}\nexit 1\n" + tc,
+			"if [ 0 = 1 ]; then\n" + tc + "\nfi", "if ! true; then " + tc + "; fi", "false && " + tc,
+			"true || { " + ecn + "; " + tc + "; }", "[ 1 -ne 1 ] && " + tc, "if [ x != \"x\" ]; then " + tc + "; fi",
 		},
 	} {
 		for _, l := range lines {
@@ -640,7 +673,7 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		{unit, "[Service]\nExecStop=/sbin/sysctl --system", false},
 		// at other times than at boot
 		{unit, "[Service]\nExecStart=/sbin/sysctl -p\n[Install]\nWantedBy=multi-user.target", false},
-		{cron, "0 3 * * 7 root sysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p\n@reboot root sysctl -p", true},
+		{rc, "exit 0\nsysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p\n@reboot root sysctl -p", true},
 		{"etc/cron.weekly/a", begin + "sysctl -p", false}, {"etc/profile.d/a.sh", "sysctl -p", false},
 	} {
 		text := c.text + "\n"
