@@ -43,12 +43,16 @@ func overridden(p *patient) (found []Finding) {
 // decides says which of several lines of a setting is in force in the end.
 func (p *patient) decides(sysctl string) string {
 	yields, stays := p.others(sysctl)
+	wins, _ := p.deep.AtBoot(sysctl)
+	late := slices.ContainsFunc(stays, func(w host.Writer) bool { return w.Yields })
 	switch {
 	case len(yields) > 0 && len(stays) == 0:
 		return "TuneD applies the files of sysctl.d again after its own (reapply_sysctl), so these win."
 	case len(stays) == 0:
 		return "The line that is read last wins."
-	case !slices.ContainsFunc(stays, func(w host.Writer) bool { return w.By != "tuned" }):
+	case late && wins.File == host.CommandLine && len(stays) == 1:
+		return "TuneD starts after that, so its value wins."
+	case !late && !slices.ContainsFunc(stays, func(w host.Writer) bool { return w.By != "tuned" }):
 		return "TuneD starts after that, and does not apply the files again (reapply_sysctl), so its value wins."
 	}
 	return "Which one is in force depends on who came last."
@@ -56,10 +60,12 @@ func (p *patient) decides(sysctl string) string {
 
 // others are who sets a setting besides the files of sysctl.d: those who let these win, and those who do not.
 func (p *patient) others(sysctl string) (yields, stays []host.Writer) {
+	wins, ok := p.deep.AtBoot(sysctl)
+	again := !ok || wins.AppliedAgain()
 	for _, w := range p.deep.Writers {
 		switch {
 		case w.Sysctl != sysctl:
-		case w.Yields:
+		case w.Yields && again:
 			yields = append(yields, w)
 		default:
 			stays = append(stays, w)

@@ -64,6 +64,12 @@ func (d *Deep) AtBoot(name string) (Setting, bool) {
 	return d.Settings[i], true
 }
 
+// AppliedAgain reports whether TuneD applies a setting again after its own (plugin_sysctl.py): what the administrator's
+// folders have. Some of its versions do so with what is below /usr, too.
+func (s Setting) AppliedAgain() bool {
+	return slices.Contains([]string{"/etc/sysctl.d", "/run/sysctl.d"}, path.Dir(s.File)) || s.File == "/"+sysctlConf
+}
+
 // sysctlDirs, the first first.
 func sysctlDirs() []string {
 	return []string{"etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d"}

@@ -266,7 +266,10 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	for _, name := range units {
 		s.scanEach("systemd unit", name, isCommands, "", instances[path.Base(name)])
 	}
-	tuned, scripts := t.tuned()
+	tuned, scripts, again := t.tuned()
+	if again {
+		s.loaded[sysctlConf] = true
+	}
 	s.boot = true
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
@@ -528,7 +531,8 @@ func tunedTrue(value string) bool {
 }
 
 // tuned reads the [sysctl] sections of the active profiles and of those that they include, and which scripts these run.
-func (t *tree) tuned() (found []Writer, scripts []string) {
+// With one of these, TuneD may apply the administrator's files of sysctl.d and /etc/sysctl.conf again.
+func (t *tree) tuned() (found []Writer, scripts []string, again bool) {
 	const deepest = 8
 	type step struct {
 		profile string
@@ -567,6 +571,7 @@ func (t *tree) tuned() (found []Writer, scripts []string) {
 				}
 				if m := section.FindStringSubmatch(l); m != nil {
 					in = m[1]
+					again = again || in == "sysctl" && reapplies
 					continue
 				}
 				key, value, ok := strings.Cut(l, "=")
@@ -600,10 +605,10 @@ func (t *tree) tuned() (found []Writer, scripts []string) {
 		}
 	}
 	if on, said := enabled["sysctl"]; said && !on {
-		found = nil
+		found, again = nil, false
 	}
 	if on, said := enabled["script"]; said && !on {
 		scripts = nil
 	}
-	return found, scripts
+	return found, scripts, again
 }

@@ -632,6 +632,19 @@ func TestWhoComesLast(t *testing.T) {
 		if len(d.Writers) != 1 || d.Writers[0].Yields != want {
 			t.Errorf("%q: %+v", text, d.Writers)
 		}
+		// Its profile need not have a setting that plans use for this.
+		d = settings(fstest.MapFS{"etc/tuned/active_profile": file("p"), "etc/tuned/tuned-main.conf": file(text),
+			"etc/tuned/p/tuned.conf": file("[sysctl]\nvm.swappiness=1\n"), "etc/sysctl.conf": file(ecn + "=2"),
+			"usr/lib/systemd/systemd-sysctl": file("")})
+		if len(d.Settings) != 1 || d.Settings[0].Unread == want {
+			t.Errorf("%q: %+v", text, d.Settings)
+		}
+	}
+	for name, want := range map[string]bool{"/etc/sysctl.d/a.conf": true, "/run/sysctl.d/a.conf": true,
+		"/etc/sysctl.conf": true, "/usr/lib/sysctl.d/a.conf": false, CommandLine: false} {
+		if got := (Setting{File: name}).AppliedAgain(); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 	// A section that is off sets nothing, in who includes others for these, too.
 	for text, want := range map[string]string{"[sysctl]\nenabled=true\n": ecn + "=1; net.ipv4.tcp_sack=0",
