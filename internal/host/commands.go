@@ -37,9 +37,10 @@ const (
 var (
 	section = regexp.MustCompile(`^\[(\w+)\]$`)
 	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
-	udevAdd  = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
-	udevName = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
-	udevMAC  = regexp.MustCompile(`\bATTR\{address\}\s*==\s*"([^"]+)"`)
+	udevAdd   = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
+	udevName  = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
+	udevFills = regexp.MustCompile(`^(?:%k|\$kernel|\$name|\$env\{INTERFACE\}|\$INTERFACE)$`) // the device's own name
+	udevMAC   = regexp.MustCompile(`\bATTR\{address\}\s*==\s*"([^"]+)"`)
 
 	// tc by its name, by a variable that is called after it or found it, or by any with "qdisc" behind it.
 	tcCommand = regexp.MustCompile(`(?:^|[^\w.$-])(?:(?:tc|\$` + tcVariable + `|\$\{` + tcVariable +
@@ -364,8 +365,11 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		before, args := tail[:match[0]+1], tail[at:]
 		tail = args
 		x := w
-		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil && udevAdd.MatchString(l) {
-			x.Name = n[1]
+		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil {
+			x.Dev = udevDevices(n[1])
+			if udevAdd.MatchString(l) {
+				x.Name = n[1]
+			}
 		}
 		if n := udevMAC.FindStringSubmatch(l); w.By == "udev" && n != nil {
 			x.MAC = strings.ToLower(n[1])
@@ -466,11 +470,26 @@ func (s *scanner) load(w Writer, file string) {
 	}
 }
 
+// udevDevices are the devices that udev calls so when a rule is run; "" if they may be any. The kernel's names for cards
+// are there before those that they get in the end (systemd.net-naming-scheme(7)).
+func udevDevices(name string) string {
+	switch {
+	case strings.HasPrefix(name, "eth"), strings.ContainsAny(name, "|!*") && !strings.HasPrefix(name, "wlan"):
+		return ""
+	case strings.HasPrefix(name, "wlan"):
+		return strings.ReplaceAll(name, "|", " ") + " wl*"
+	}
+	return name
+}
+
 // queue notes what the arguments of tc set.
 func (s *scanner) queue(w Writer, words []string) {
 	q, ok := parseTC(words)
 	if !ok {
 		return
+	}
+	if w.By == "udev" && w.Dev != "" && udevFills.MatchString(q.Dev) {
+		q.Dev = w.Dev
 	}
 	if w.By == "wg-quick" { // wg-quick(8)
 		q.Dev = strings.ReplaceAll(q.Dev, "%i", strings.TrimSuffix(path.Base(w.File), ".conf"))

@@ -71,10 +71,15 @@ func macs(list string) (found []string) {
 	return found
 }
 
+// cards are networkd's types of devices that the kernel has no kind for.
+var cards = []string{"wlan", "wwan"}
+
 // could reports whether a device may be meant, as far as that can be told.
 func (m Match) could(l Link) bool {
 	is := networkdType(l)
-	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (is == "" || means(m.Type, is)) &&
+	other := func(kind string) bool { return !slices.Contains(cards, kind) }
+	wireless := l.Kind != "" && m.Type != "" && !slices.ContainsFunc(strings.Fields(m.Type), other)
+	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (is == "" || means(m.Type, is)) && !wireless &&
 		means(m.Kind, l.Kind) && (l.Driver == "" || means(m.Driver, l.Driver))
 }
 

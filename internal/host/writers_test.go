@@ -353,6 +353,33 @@ func TestMeans(t *testing.T) {
 	}
 }
 
+// A line for devices of another name or type is about none of the uplink's.
+func TestOtherDevices(t *testing.T) {
+	const rules, run = "etc/udev/rules.d/a.rules", `, RUN+="/sbin/tc qdisc replace root dev %k cake"`
+	for _, c := range []struct {
+		name, text string
+		link       Link
+		want       bool
+	}{
+		{rules, `ACTION=="add", KERNEL=="wlan*"` + run, Link{Name: "eth0"}, false},
+		{rules, `KERNEL=="wlan*"` + run, Link{Name: "eth0"}, false},
+		{rules, `KERNEL=="wlan*"` + run, Link{Name: "wlp3s0"}, true},
+		{rules, `ACTION=="add", NAME=="wlan0"` + run, Link{Name: "eth0"}, false},
+		{rules, `ACTION=="add", KERNEL=="eth*"` + run, Link{Name: "ens3"}, true},
+		{rules, `ACTION=="add", KERNEL=="ens3"` + run, Link{Name: "ens3"}, true},
+		{rules, `ACTION=="add", SUBSYSTEM=="net"` + run, Link{Name: "ens3"}, true},
+		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, false},
+		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "wlp3s0", MAC: "52:54:00:00:00:01"},
+			true},
+		{"etc/systemd/network/a.network", "[Match]\nType=ether\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, true},
+	} {
+		w := settings(fstest.MapFS{c.name: file(c.text + "\n")}).Writers
+		if len(w) != 1 || w[0].Means(c.link) != c.want {
+			t.Errorf("%s, %s: %+v, want %v", c.text, c.link.Name, w, c.want)
+		}
+	}
+}
+
 // Which cards a file of networkd's, NetworkManager's or udev's is about.
 func TestCards(t *testing.T) {
 	const network, keyfile = "etc/systemd/network/a.network", "etc/NetworkManager/system-connections/a.nmconnection"
