@@ -166,7 +166,13 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			if !s.shaper(w, l) {
 				dir = s.follow(w, l, dir)
 				if m := unitProgram.FindStringSubmatch(l); m != nil && by == "systemd unit" && idle == "" {
-					s.callInPath(w, m[1])
+					s.callInPath(w, m[1], "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin")
+				}
+				for _, name := range programs(l, by == "cron" && how == isCommands) {
+					runs := how != isCommands || by == "cron" || by == "systemd unit" && strings.HasPrefix(key, "Exec")
+					if idle == "" && runs {
+						s.callInPath(w, name, "usr/local/sbin", "usr/local/bin") // the administrator's own
+					}
 				}
 			}
 		}
@@ -681,9 +687,35 @@ func (s *scanner) follow(w Writer, l, dir string) string {
 	return dir
 }
 
-// callInPath looks into a unit's program that is named without its folder.
-func (s *scanner) callInPath(w Writer, name string) {
-	for _, dir := range []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin"} {
+var (
+	cronTimes = regexp.MustCompile(`^(?:@\w+|(?:[\d*,/-]\S*\s+){2}(?:\S+\s+){2}\S+)\s+`)
+	wrapper   = regexp.MustCompile(`^(?:Exec(?:Start|StartPre|StartPost|Reload)\s*=\s*[-@:+!|]*|\w+=\S*\s+|` +
+		`(?:/\S*/)?(?:env|nohup|exec|nice(?:\s+-n\s*-?\d+|\s+--?\d+)?|ionice(?:\s+-[cn]\s*\d)*|timeout\s+\d\S*)\s+)*`)
+	bareName = regexp.MustCompile(`^[\w.-]+$`)
+)
+
+// programs are the commands of a line that are named without a folder. One of cron's has times before it, and may have
+// a user.
+func programs(l string, cron bool) (names []string) {
+	start := 0
+	if cron {
+		start = len(cronTimes.FindString(l))
+	}
+	for i, part := range parts(l[start:]) {
+		text := part.text[len(leading.FindString(part.text)):]
+		words := strings.Fields(text[len(wrapper.FindString(text)):])
+		for at, word := range words[:min(len(words), 2)] {
+			if bareName.MatchString(word) && (at == 0 || cron && i == 0) {
+				names = append(names, word)
+			}
+		}
+	}
+	return names
+}
+
+// callInPath looks into a program that is named without its folder: in the first one that has it.
+func (s *scanner) callInPath(w Writer, name string, dirs ...string) {
+	for _, dir := range dirs {
 		if _, there := s.resolve(path.Join(dir, name)); there {
 			s.call(w, path.Join(dir, name), "#!")
 			return

@@ -177,6 +177,7 @@ func spots() []spot {
 		{by: "cron", dir: "etc/cron.monthly", runs: isPart, when: times},
 		{by: "tmpfiles", dir: "etc/tmpfiles.d", suffix: ".conf", when: boot},
 		{by: "tmpfiles", dir: "run/tmpfiles.d", suffix: ".conf", when: boot},
+		{by: "tmpfiles", dir: "usr/local/lib/tmpfiles.d", suffix: ".conf", when: boot},
 		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
 		{by: "rc.local", file: "etc/rc.d/rc.local", runs: isScript, when: boot},
 		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},

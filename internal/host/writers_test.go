@@ -353,6 +353,27 @@ func TestMeans(t *testing.T) {
 	}
 }
 
+// A script that is called by its name alone is looked for where administrators put theirs.
+func TestBareNames(t *testing.T) {
+	const ecn, begin = "net.ipv4.tcp_ecn=1", "#!/bin/sh\n"
+	for _, c := range []struct{ name, text, want string }{
+		{"etc/rc.local", begin + "tune", ecn}, {"etc/rc.local", begin + "[ a ] && nice -n 5 tune x &", ecn},
+		{"etc/crontab", "@reboot root tune", ecn}, {"etc/crontabs/root", "@reboot tune", ecn},
+		{"etc/cron.d/a", "*/5 * * * * root tune", ecn},
+		{"etc/systemd/system/a.service", "[Service]\nExecStart=/usr/bin/env tune", ecn},
+		{"etc/systemd/system/a.service", "[Service]\nExecStart=-nice -n 5 tune", ecn},
+		{"usr/local/lib/tmpfiles.d/a.conf", "w /proc/sys/net/ipv4/tcp_ecn - - - - 1", ecn},
+		{"etc/rc.local", begin + "echo tune", ""}, {"etc/rc.local", begin + "other tune", ""},
+		{"etc/systemd/system/a.service", "[Service]\nDescription=a tune\nUser=tune", ""}, {"etc/rc.local", begin + "exit 0\ntune", ""},
+	} {
+		d := settings(fstest.MapFS{c.name: executable(c.text + "\n"),
+			"usr/local/bin/tune": executable(begin + "sysctl -w " + ecn + "\n")})
+		if got := sets(d.Writers); got != c.want {
+			t.Errorf("%s: %q: %q, want %q", c.name, c.text, got, c.want)
+		}
+	}
+}
+
 // A line for devices of another name or type is about none of the uplink's.
 func TestOtherDevices(t *testing.T) {
 	const rules, run = "etc/udev/rules.d/a.rules", `, RUN+="/sbin/tc qdisc replace root dev %k cake"`
