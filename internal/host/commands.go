@@ -96,6 +96,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			return
 		}
 	}
+	defer func(device string) { s.device = device }(s.device)
 	ends := ending{line: endLine[by], script: how == isScript || how == isPart}
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
@@ -105,6 +106,9 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			s.boot = strings.HasPrefix(l, "@reboot")
 		}
 		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == isCommands && m != nil {
+			s.device = m[1]
+		}
+		if m := onlyFor.FindStringSubmatch(l); how == isPart && m != nil {
 			s.device = m[1]
 		}
 		if s.device != "" {
@@ -184,7 +188,10 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 
 var (
 	// interfaces(5): a device's part, and what names it in there, as in a template of systemd's (systemd.unit(5)).
-	stanza         = regexp.MustCompile(`^iface\s+([\w.-]+)`)
+	stanza = regexp.MustCompile(`^iface\s+([\w.-]+)`)
+	// A script of if-up.d that has nothing to do for other devices.
+	onlyFor = regexp.MustCompile(`^(?:\[\[?|test)\s+"?\$\{?IFACE\}?"?\s+==?\s+["']?([\w.-]+)["']?(?:\s*\]\]?)?\s*` +
+		`\|\|\s*exit\b`)
 	deviceVariable = regexp.MustCompile(`\$\{?IFACE\b\}?|%[iI]\b`)
 	// Keys of a unit by which its commands run in another network namespace (systemd.exec(5)).
 	namespaceKey = regexp.MustCompile(`(?m)^\s*(NetworkNamespacePath|PrivateNetwork)[ \t]*=[ \t]*(.*?)[ \t\r]*$`)
@@ -476,8 +483,8 @@ func (s *scanner) load(w Writer, file string) {
 	}
 }
 
-// udevDevices are the devices that udev calls so when a rule is run; "" if they may be any. The kernel's names for cards
-// are there before those that they get in the end (systemd.net-naming-scheme(7)).
+// udevDevices are the devices that udev calls so when a rule is run; "" if they may be any. The kernel's names for
+// cards are there before those that they get in the end (systemd.net-naming-scheme(7)).
 func udevDevices(name string) string {
 	switch {
 	case strings.HasPrefix(name, "eth"), strings.ContainsAny(name, "|!*") && !strings.HasPrefix(name, "wlan"):

@@ -79,8 +79,8 @@ func (m Match) could(l Link) bool {
 	is := networkdType(l)
 	other := func(kind string) bool { return !slices.Contains(cards, kind) }
 	wireless := l.Kind != "" && m.Type != "" && !slices.ContainsFunc(strings.Fields(m.Type), other)
-	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (is == "" || means(m.Type, is)) && !wireless &&
-		means(m.Kind, l.Kind) && (l.Driver == "" || means(m.Driver, l.Driver))
+	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (is == "" || means(m.Type, is)) &&
+		!wireless && means(m.Kind, l.Kind) && (l.Driver == "" || means(m.Driver, l.Driver))
 }
 
 // takes reports whether a device is meant for certain.

@@ -392,9 +392,13 @@ func TestOtherDevices(t *testing.T) {
 		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, false},
 		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "wlp3s0", MAC: "52:54:00:00:00:01"},
 			true},
+		{"etc/network/if-up.d/a", "#!/bin/sh\n[ \"$IFACE\" = \"wlan0\" ] || exit 0\ntc qdisc add dev $IFACE root fq",
+			Link{Name: "eth0"}, false},
+		{"etc/network/if-up.d/a", "#!/bin/sh\n[ \"$IFACE\" = lo ] && exit 0\ntc qdisc add dev $IFACE root fq",
+			Link{Name: "eth0"}, true},
 		{"etc/systemd/network/a.network", "[Match]\nType=ether\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, true},
 	} {
-		w := settings(fstest.MapFS{c.name: file(c.text + "\n")}).Writers
+		w := settings(fstest.MapFS{c.name: executable(c.text + "\n")}).Writers
 		if len(w) != 1 || w[0].Means(c.link) != c.want {
 			t.Errorf("%s, %s: %+v, want %v", c.text, c.link.Name, w, c.want)
 		}
