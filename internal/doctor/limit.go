@@ -155,7 +155,7 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.holder.Name, of(s.Queueing))
 	case here:
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.holder.Name)
-	case p.memoryShort() && s.Busy > 0:
+	case p.memoryShort():
 		return limitedBy(limitSetting, "this host: TCP holds %s in all, and may have %s (tcp_mem).",
 			text.Bytes(float64(p.deep.TCPMemory.Held)), text.Bytes(float64(p.deep.TCPMemory.Mark)))
 	case s.Busy > 0 && len(held) > 0 && held[0].limit == limitAllowance:

@@ -18,13 +18,16 @@ func tcpMemory(p *patient) []Finding {
 		Code: "tcp-memory-short", Severity: Notable,
 		Plain: "Connections may have stalled: together they needed more memory than the kernel lets them have.",
 		Title: "TCP has been short of memory.",
-		Seen: fmt.Sprintf("TCP holds %s now. It has reached the mark of %s %s since the boot (tcp_mem, "+
-			"/proc/net/netstat).", text.Bytes(float64(m.Held)), text.Bytes(float64(m.Mark)),
-			text.Counted(int(m.Pressures), "time")),
+		Seen: fmt.Sprintf("TCP holds %s now, and the mark is %s (tcp_mem).", text.Bytes(float64(m.Held)),
+			text.Bytes(float64(m.Mark))),
 		Why: "Beyond the mark the kernel throws away what has arrived, and lets no buffer grow.",
 		Remark: "raise the second and third value of net.ipv4.tcp_mem, in pages, if the host has memory to spare; " +
 			"else fewer connections, or smaller maxima of tcp_rmem and tcp_wmem",
 		Evidence: evidence{Scenario: "scenarios/rules/tcp-memory.toml"},
+	}
+	if m.Pressures > 0 {
+		f.Seen += fmt.Sprintf(" It was reached %s since the boot (/proc/net/netstat).",
+			text.Counted(int(m.Pressures), "time"))
 	}
 	if p.memoryShort() {
 		f.Severity = Harmful

@@ -64,6 +64,8 @@ func TestBytesASecond(t *testing.T) {
 		"down 1 Gbit/s up 50 Mbps":               "what leaves is 50mbit, and what arrives 1gbit",
 		"40Mbit upload 100Mbit download":         "what leaves is 40mbit, and what arrives 100mbit",
 		"1 Gbit/s (down) and 50 Mbit/s":          "what leaves is 50mbit, and what arrives 1gbit",
+		"250 Mbit/s down, 40 up":                 "what leaves is 40mbit, and what arrives 250mbit",
+		"1 Gbit/s down":                          "is what arrives, 1gbit; what leaves has a rate of its own",
 		"between 50 Mbit/s and 100 Mbit/s":       "first, 50mbit, and what leaves the second, 100mbit",
 		"50'000kbit":                             ": 50mbit?", "300 Mbps (up)": "bits or bytes a second: write 300mbit or 2400mbit",
 		"300Mbps.": "write 300mbit or 2400mbit", "300mbit (up)": ": 300mbit?", "300 mbit up": ": 300mbit?",

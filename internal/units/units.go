@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Rate is a speed in bits per second.
@@ -108,9 +109,9 @@ func ParseRate(s string) (Rate, error) {
 }
 
 var (
-	// Two rates with words around them, of which some say which way is meant.
+	// Two rates with words around them, of which some say which way is meant. One may lack its unit.
 	oneOfTwo = regexp.MustCompile(
-		`(?i)\b(\d+(?:[.,]\d+)*)\s*([kmgt](?:i?b(?:it|its|yte|ytes)?(?:ps)?|bps)(?:/s(?:ec)?)?)\b`)
+		`(?i)\b(\d+(?:[.,]\d+)*)(?:\s*([kmgt](?:i?b(?:it|its|yte|ytes)?(?:ps)?|bps)(?:/s(?:ec)?)?))?(?:[^\w]|$)`)
 	between  = regexp.MustCompile(`[,;/&+|]|\band\b`)
 	upward   = regexp.MustCompile(`(?i)\b(?:up(?:load|stream|link)?|send(?:s|ing)?|out(?:going|bound)?|egress)\b`)
 	downward = regexp.MustCompile(
@@ -122,7 +123,12 @@ var (
 // spokenTwice is the error for two rates in a sentence: which of them leaves, where it says so.
 func spokenTwice(s string) error {
 	all := oneOfTwo.FindAllStringSubmatchIndex(s, -1)
-	if len(all) != 2 {
+	if len(all) == 1 && downward.MatchString(s) && !upward.MatchString(s) {
+		if rate := inRates(submatch(s, all[0], 1), submatch(s, all[0], 2), ""); rate != "" {
+			return fmt.Errorf("%q is what arrives, %s; what leaves has a rate of its own", s, rate)
+		}
+	}
+	if len(all) != 2 || !strings.ContainsFunc(s, unicode.IsLetter) {
 		return nil
 	}
 	head, gap, tail := s[:all[0][0]], s[all[0][1]:all[1][0]], s[all[1][1]:]
@@ -136,7 +142,7 @@ func spokenTwice(s string) error {
 	}
 	var rates [2]string
 	for i, m := range all {
-		if rates[i] = inRates(s[m[2]:m[3]], s[m[4]:m[5]], ""); rates[i] == "" {
+		if rates[i] = inRates(submatch(s, m, 1), submatch(s, m, 2), submatch(s, all[1-i], 2)); rates[i] == "" {
 			return nil
 		}
 	}
@@ -150,6 +156,14 @@ func spokenTwice(s string) error {
 			rates[0], rates[1])
 	}
 	return fmt.Errorf("%q is two rates: what leaves is %s, and what arrives %s", s, rates[up], rates[1-up])
+}
+
+// submatch is the nth group of a match by its indices; "" if it has none.
+func submatch(s string, indices []int, n int) string {
+	if indices[2*n] < 0 {
+		return ""
+	}
+	return s[indices[2*n]:indices[2*n+1]]
 }
 
 // inRates writes what one of two rates can mean, as ParseRate asks about it where it is alone; "" if it is none. One
