@@ -158,11 +158,11 @@ func wrongValue(help string, err *pflag.InvalidValueError) error {
 	case kind == "bool":
 		return Usage(name+", or leave it out", "%s: %q is neither true nor false", name, text)
 	case errors.As(err, &noUnit):
-		if kind == "rate" && !strings.Contains(text, "..") {
-			text = noUnit.Text // without the words around it
-		}
-		if kind == "rate" && strings.ContainsAny(text, ".,") { // a thousand, or one: the example has both
-			return Usage(name+" "+noUnit.Example, "%s: %v", name, noUnit)
+		if kind == "rate" && !strings.Contains(text, "..") { // which is a span
+			text = noUnit.Text                   // without the words around it
+			if strings.ContainsAny(text, ".,") { // a thousand, or one: the example has both
+				return Usage(name+" "+noUnit.Example, "%s: %v", name, noUnit)
+			}
 		}
 		noUnit.Example = like(err.GetFlag(), noUnit.What, noUnit.Example)
 		v, _ := strconv.ParseFloat(text, 64)
