@@ -73,7 +73,8 @@ func TestAddress(t *testing.T) {
 	if wrong := (*hint.Error)(nil); !errors.As(err, &wrong) || wrong.Try != "http://a:8099/f" {
 		t.Errorf("a file's URL without its scheme: %+v", wrong)
 	}
-	for target, fine := range map[string]bool{"https://a:99999/": false, "https://a:0/f": false, "https://a:443/": true} {
+	for target, fine := range map[string]bool{"https://a:99999/": false, "https://a:0/f": false,
+		"https://a:443/": true} {
 		if err := meter.CheckURL(target); (err == nil) != fine {
 			t.Errorf("%s: %v", target, err)
 		}

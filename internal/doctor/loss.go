@@ -67,7 +67,7 @@ func lossyPath(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// dropsHere reports whether this host's own queue has dropped packets for want of room while one listened, and how
+// dropsHere reports whether this host's own queue has dropped packets for lack of room while one listened, and how
 // many: a FIFO without a rate, as connections lose some; or whatever drops for nothing else, as their packets did not
 // leave. Near its own rate a shaper with little room is a shaper.
 func (p *patient) dropsHere() (drops uint64, holds bool) {

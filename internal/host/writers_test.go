@@ -39,7 +39,8 @@ func TestPlaces(t *testing.T) {
 			"ExecStart=\nExecStart=/bin/true\nExecStartPost=/sbin/" + tc)},
 			"systemd unit /etc/systemd/system/a.service:5" + shaped},
 		"drop-in of an instance": {fstest.MapFS{
-			"etc/systemd/system/q@.service":                           file("[Service]\nExecStart=/sbin/tc qdisc add dev %i root fq\n"),
+			"etc/systemd/system/q@.service": file("[Service]\nExecStart=/sbin/tc qdisc " +
+				"add dev %i root fq\n"),
 			"etc/systemd/system/multi-user.target.wants/q@e0.service": link("/etc/systemd/system/q@.service"),
 			"etc/systemd/system/multi-user.target.wants/q@e1.service": link("/etc/systemd/system/q@.service"),
 			"etc/systemd/system/q@e0.service.d/a.conf": file("[Service]\nExecStart=\n" +
@@ -53,8 +54,10 @@ func TestPlaces(t *testing.T) {
 			"etc/systemd/system/a.service":          file("[Service]\nPrivateNetwork=yes\nExecStart=/sbin/" + tc),
 			"etc/systemd/system/a.service.d/n.conf": file("[Service]\nPrivateNetwork=no\n")},
 			"systemd unit /etc/systemd/system/a.service:3" + shaped},
-		"bootcmd of which cloud-init runs one at each boot": {fstest.MapFS{"etc/cloud/cloud.cfg.d/q.cfg": file("bootcmd:\n" +
-			" - cloud-init-per instance q " + tc + " - [ cloud-init-per, once, q, tc, qdisc, add, dev, e0, root, fq ]\n" +
+		"bootcmd of which cloud-init runs one at each " +
+			"boot": {fstest.MapFS{"etc/cloud/cloud.cfg.d/q.cfg": file("bootcmd:\n" +
+			" - cloud-init-per instance q " + tc +
+			" - [ cloud-init-per, once, q, tc, qdisc, add, dev, e0, root, fq ]\n" +
 			" - cloud-init-per always q " + tc)}, "cloud-init /etc/cloud/cloud.cfg.d/q.cfg:4" + shaped},
 		"ufw that is off": {fstest.MapFS{"etc/ufw/ufw.conf": file("ENABLED=no\n"),
 			"etc/ufw/sysctl.conf": file("net/ipv4/tcp_congestion_control=bbr\n")}, ""},
@@ -201,7 +204,8 @@ func TestPlaces(t *testing.T) {
 			"etc/network/interfaces": file("iface eth1 inet dhcp\n  up tc qdisc add dev $IFACE root fq\n" +
 				"iface eth2 inet dhcp\n  up tc qdisc add dev \"${IFACE}\" root cake\n  up /root/q.sh\n" +
 				"iface eth3 inet6 auto\n  up /root/q.sh\n"),
-			"root/q.sh":               executable(begin + "tc qdisc add dev $IFACE root sfq\n" + "sysctl -w " + bbr + "=bbr\n"),
+			"root/q.sh": executable(begin + "tc qdisc add dev $IFACE root sfq\n" + "sysctl -w " + bbr +
+				"=bbr\n"),
 			"etc/network/if-up.d/all": executable(begin + "tc qdisc add dev $IFACE root pie\n")},
 			"ifupdown /etc/network/if-up.d/all:2 pie on $IFACE; ifupdown /etc/network/interfaces:2 fq on eth1; " +
 				"ifupdown /etc/network/interfaces:4 cake on eth2; ifupdown /root/q.sh:2 sfq on eth2; " +
@@ -213,14 +217,17 @@ func TestPlaces(t *testing.T) {
 			"etc/systemd/system/multi-user.target.wants/s@wlan0.service": link("/etc/systemd/system/s@.service")},
 			"systemd unit /etc/systemd/system/s@.service:2 fq on wlan0; systemd unit /root/q.sh:2 sfq on $1"},
 		"a template of a package": {fstest.MapFS{
-			"usr/lib/systemd/system/s@.service":                       file("[Service]\nExecStart=/sbin/tc qdisc add dev %I root fq\n"),
+			"usr/lib/systemd/system/s@.service": file("[Service]\nExecStart=/sbin/tc qdisc " +
+				"add dev %I root fq\n"),
 			"etc/systemd/system/multi-user.target.wants/s@e1.service": link("/usr/lib/systemd/system/s@.service"),
 			"etc/systemd/system/multi-user.target.wants/s@e2.service": link("/usr/lib/systemd/system/s@.service")},
 			"systemd unit /usr/lib/systemd/system/s@.service:2 fq on e1; " +
 				"systemd unit /usr/lib/systemd/system/s@.service:2 fq on e2"},
 		"a drop-in that forgets": {fstest.MapFS{
-			"etc/systemd/system/s.service":          file("[Service]\nExecStart=/sbin/" + tc + "ExecStartPost=sysctl -w " + bbr + "=bbr\n"),
-			"etc/systemd/system/s.service.d/a.conf": file("[Service]\nExecStart=\nExecStart=/sbin/tc qdisc add dev e1 root fq\n")},
+			"etc/systemd/system/s.service": file("[Service]\nExecStart=/sbin/" + tc +
+				"ExecStartPost=sysctl -w " + bbr + "=bbr\n"),
+			"etc/systemd/system/s.service.d/a.conf": file("[Service]\nExecStart=\nExecStart=/sbin/tc qdisc add dev " +
+				"e1 root fq\n")},
 			"systemd unit /etc/systemd/system/s.service.d/a.conf:3 fq on e1; " +
 				"systemd unit /etc/systemd/system/s.service:3 " + bbr + "=bbr"},
 		"units in other network namespaces": {fstest.MapFS{
@@ -235,7 +242,8 @@ func TestPlaces(t *testing.T) {
 		"cloud-init that is off": {fstest.MapFS{"etc/cloud/cloud.cfg": file("bootcmd:\n - " + tc),
 			"etc/cloud/cloud-init.disabled": file("")}, ""},
 		"cloud-init that the kernel's command line turns off": {fstest.MapFS{
-			"var/lib/cloud/scripts/per-boot/q": executable(begin + tc), "proc/cmdline": file("x cloud-init=disabled\n")}, ""},
+			"var/lib/cloud/scripts/per-boot/q": executable(begin + tc),
+			"proc/cmdline":                     file("x cloud-init=disabled\n")}, ""},
 		"tmpfiles": {fstest.MapFS{"etc/tmpfiles.d/a.conf": file("d /run/x 0755 root root -\n" +
 			"w /proc/sys/net/ipv4/tcp_congestion_control - - - - bbr\n" +
 			"w! /proc/sys/net/ipv4/tcp_rmem - - - - 4096 131072 9000000\nr /proc/sys/net/ipv4/tcp_ecn\n")},
@@ -364,7 +372,8 @@ func TestBareNames(t *testing.T) {
 		{"etc/systemd/system/a.service", "[Service]\nExecStart=-nice -n 5 tune", ecn},
 		{"usr/local/lib/tmpfiles.d/a.conf", "w /proc/sys/net/ipv4/tcp_ecn - - - - 1", ecn},
 		{"etc/rc.local", begin + "echo tune", ""}, {"etc/rc.local", begin + "other tune", ""},
-		{"etc/systemd/system/a.service", "[Service]\nDescription=a tune\nUser=tune", ""}, {"etc/rc.local", begin + "exit 0\ntune", ""},
+		{"etc/systemd/system/a.service", "[Service]\nDescription=a tune\nUser=tune", ""}, {"etc/rc.local", begin +
+			"exit 0\ntune", ""},
 	} {
 		d := settings(fstest.MapFS{c.name: executable(c.text + "\n"),
 			"usr/local/bin/tune": executable(begin + "sysctl -w " + ecn + "\n")})
@@ -390,7 +399,8 @@ func TestOtherDevices(t *testing.T) {
 		{rules, `ACTION=="add", KERNEL=="ens3"` + run, Link{Name: "ens3"}, true},
 		{rules, `ACTION=="add", SUBSYSTEM=="net"` + run, Link{Name: "ens3"}, true},
 		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, false},
-		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "wlp3s0", MAC: "52:54:00:00:00:01"},
+		{"etc/systemd/network/a.network", "[Match]\nType=wlan\n[CAKE]\n", Link{Name: "wlp3s0",
+			MAC: "52:54:00:00:00:01"},
 			true},
 		{"etc/network/if-up.d/a", "#!/bin/sh\n[ \"$IFACE\" = \"wlan0\" ] || exit 0\ntc qdisc add dev $IFACE root fq",
 			Link{Name: "eth0"}, false},
@@ -726,7 +736,8 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		name, text string
 		reads      bool
 	}{
-		{rc, "sysctl -p", true}, {rc, "/sbin/sysctl --system >/dev/null", true}, {rc, "sysctl -qep /etc/sysctl.conf", true},
+		{rc, "sysctl -p", true}, {rc, "/sbin/sysctl --system >/dev/null", true}, {rc, "sysctl -qep /etc/sysctl.conf",
+			true},
 		{rc, "sysctl --load=/etc/sysctl.conf", true}, {rc, "sysctl -p/etc/sysctl.conf; true", true},
 		{rc, "sysctl --load /etc/sysctl.conf", true}, {rc, "sysctl -n net.x; sysctl -p && true", true},
 		{cron, "@reboot root /sbin/sysctl -p /etc/sysctl.conf", true},
@@ -738,7 +749,8 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		{unit, "[Service]\nExecStop=/sbin/sysctl --system", false},
 		// at other times than at boot
 		{unit, "[Service]\nExecStart=/sbin/sysctl -p\n[Install]\nWantedBy=multi-user.target", false},
-		{rc, "exit 0\nsysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p\n@reboot root sysctl -p", true},
+		{rc, "exit 0\nsysctl -p", false}, {cron, "0 3 * * 7 root sysctl -p", false}, {cron,
+			"0 3 * * 7 root sysctl -p\n@reboot root sysctl -p", true},
 		{"etc/cron.weekly/a", begin + "sysctl -p", false}, {"etc/profile.d/a.sh", "sysctl -p", false},
 	} {
 		text := c.text + "\n"
@@ -799,7 +811,8 @@ func TestNetworkdFiles(t *testing.T) {
 			etc + "10.network": file(eth0)}, false, "", ""},
 		"a link to it": {fstest.MapFS{local + "10.network": file(eth0 + cake),
 			etc + "10.network": link("/usr/local/lib/systemd/network/10.network")}, true, "", ""},
-		"later": {fstest.MapFS{etc + "90.network": file(eth0 + cake), run + "05-all.network": file("[Match]\nName=*\n")},
+		"later": {fstest.MapFS{etc + "90.network": file(eth0 + cake), run +
+			"05-all.network": file("[Match]\nName=*\n")},
 			false, "", "/run/systemd/network/05-all.network"},
 		"earlier for others": {fstest.MapFS{etc + "90.network": file(eth0 + cake),
 			etc + "05.network": file("[Match]\nName=* !x\nType=wlan wwan\n"),
@@ -807,15 +820,18 @@ func TestNetworkdFiles(t *testing.T) {
 			etc + "08.network": file("[Match]\nName=eth0\nHost=other\n"),
 			etc + "09.network": file("[Network]\nDHCP=yes\n"), etc + "10.network": file("[Match]\nDriver=e1000*\n")},
 			true, "", ""},
-		"a drop-in": {fstest.MapFS{etc + "a.network": file(eth0), run + "a.network.d/q.conf": file(cake)}, true, "", ""},
+		"a drop-in": {fstest.MapFS{etc + "a.network": file(eth0), run + "a.network.d/q.conf": file(cake)}, true, "",
+			""},
 		"a drop-in of another's": {fstest.MapFS{etc + "20-wg.network": file("[Match]\nName=wg0\n"),
 			etc + "20-wg.network.d/x.conf": file(cake)}, false, "", ""},
 		"a drop-in of none": {fstest.MapFS{etc + "20-wg.network.d/x.conf": file(eth0 + cake)}, false,
 			"there is no 20-wg.network that it would add to", ""},
-		"wireless":  {fstest.MapFS{etc + "a.network": file("[Match]\nType=wlan\n" + cake)}, false, "", ""},
-		"wired":     {fstest.MapFS{etc + "a.network": file("[Match]\nType=ether\n" + cake)}, true, "", ""},
-		"no match":  {fstest.MapFS{etc + "a.network": file(cake)}, false, "no [Match] says which devices are meant", ""},
-		"forgotten": {fstest.MapFS{etc + "a.network": file("[Match]\nName=x\nName=\nName=eth0\n" + cake)}, true, "", ""},
+		"wireless": {fstest.MapFS{etc + "a.network": file("[Match]\nType=wlan\n" + cake)}, false, "", ""},
+		"wired":    {fstest.MapFS{etc + "a.network": file("[Match]\nType=ether\n" + cake)}, true, "", ""},
+		"no match": {fstest.MapFS{etc + "a.network": file(cake)}, false, "no [Match] says which devices are meant",
+			""},
+		"forgotten": {fstest.MapFS{etc + "a.network": file("[Match]\nName=x\nName=\nName=eth0\n" + cake)}, true, "",
+			""},
 	} {
 		d := settings(c.files)
 		all := append(slices.Clone(d.Writers), d.Idle...)
@@ -840,20 +856,22 @@ func TestIgnoredLines(t *testing.T) {
 		"sysctl -w " + bbr + "=bbr":              bbr + "=bbr it is a command",
 		"sudo sysctl -w net.ipv4.tcp_rmem='1 2'": "net.ipv4.tcp_rmem=1 2 it is a command",
 		byteOrderMark + bbr + " = bbr":           bbr + "=bbr an invisible byte-order mark",
-		"net.ipv4.tcp_congestion_contol = bbr":   bbr + "=bbr there is no setting of the name net.ipv4.tcp_congestion_contol",
-		"ipv4.tcp_congestion_control = bbr":      bbr + "=bbr there is no setting of the name ipv4.tcp_congestion_control",
-		"tcp_congestion_control=bbr":             bbr + "=bbr there is no setting of the name tcp_congestion_control",
-		bbr + " = bbr":                           "",
-		"-" + bbr:                                "",
-		"# " + bbr + " bbr":                      "",
-		byteOrderMark + "# x":                    "",
-		"net.ipv4.tcp_retries1 = 5":              "", // which there is
-		"net.*.tcp_retries2 = 5":                 "",
-		"net.ipv4.tcp_ecn = 1":                   "",
-		"net.ipv4.tcp_frtoo = 1":                 "", // this kernel has neither
-		"vm.swappiness 5":                        "",
-		bbr:                                      "",
-		"see sysctl(8) and so on":                "",
+		"net.ipv4.tcp_congestion_contol = bbr": bbr +
+			"=bbr there is no setting of the name net.ipv4.tcp_congestion_contol",
+		"ipv4.tcp_congestion_control = bbr": bbr +
+			"=bbr there is no setting of the name ipv4.tcp_congestion_control",
+		"tcp_congestion_control=bbr": bbr + "=bbr there is no setting of the name tcp_congestion_control",
+		bbr + " = bbr":               "",
+		"-" + bbr:                    "",
+		"# " + bbr + " bbr":          "",
+		byteOrderMark + "# x":        "",
+		"net.ipv4.tcp_retries1 = 5":  "", // which there is
+		"net.*.tcp_retries2 = 5":     "",
+		"net.ipv4.tcp_ecn = 1":       "",
+		"net.ipv4.tcp_frtoo = 1":     "", // this kernel has neither
+		"vm.swappiness 5":            "",
+		bbr:                          "",
+		"see sysctl(8) and so on":    "",
 	} {
 		for _, name := range []string{"etc/sysctl.conf", "etc/sysctl.d/a.conf"} {
 			d := settings(fstest.MapFS{name: file(line + "\n"), "etc/sysctl.d/b.conf": link("../sysctl.conf"),

@@ -884,10 +884,12 @@ func TestLimitIsNamed(t *testing.T) {
 		goal  Goal
 		want  string
 	}{
-		"a lower one":  {"htb rate 8mbit", Goal{Rate: 50e6}, lifted + "lets 49.875mbit. If that limit is meant: --rate 8mbit"},
+		"a lower one": {"htb rate 8mbit", Goal{Rate: 50e6}, lifted +
+			"lets 49.875mbit. If that limit is meant: --rate 8mbit"},
 		"a higher one": {"htb rate 80mbit", Goal{Rate: 50e6}, ""},
-		"none planned": {"htb rate 8mbit", Goal{Qdisc: "fq"}, lifted + "has no limit. If that one is meant: --rate 8mbit"},
-		"none at all":  {"fq", Goal{Rate: 50e6}, ""},
+		"none planned": {"htb rate 8mbit", Goal{Qdisc: "fq"}, lifted +
+			"has no limit. If that one is meant: --rate 8mbit"},
+		"none at all": {"fq", Goal{Rate: 50e6}, ""},
 	} {
 		p, err := planFor(c.goal, with(t, func(f *host.Facts) { f.Links[1].Tree = tree(t, c.there, 1) }))
 		if err != nil {

@@ -67,8 +67,10 @@ func TestBytesASecond(t *testing.T) {
 		"250 Mbit/s down, 40 up":                 "what leaves is 40mbit, and what arrives 250mbit",
 		"1 Gbit/s down":                          "is what arrives, 1gbit; what leaves has a rate of its own",
 		"between 50 Mbit/s and 100 Mbit/s":       "first, 50mbit, and what leaves the second, 100mbit",
-		"50'000kbit":                             ": 50mbit?", "300 Mbps (up)": "bits or bytes a second: write 300mbit or 2400mbit",
-		"300Mbps.": "write 300mbit or 2400mbit", "300mbit (up)": ": 300mbit?", "300 mbit up": ": 300mbit?",
+		"50'000kbit":                             ": 50mbit?",
+		"300 Mbps (up)":                          "bits or bytes a second: write 300mbit or 2400mbit",
+		"300Mbps.":                               "write 300mbit or 2400mbit", "300mbit (up)": ": 300mbit?",
+		"300 mbit up": ": 300mbit?",
 		"250 MByte/s": "MByte are bytes: 2000mbit?", "250MBytes": "are bytes: 2000mbit?",
 		"100 Mbit/s / 40 Mbit/s": "the second, 40mbit",
 		// Each is read, or asked about, as it is alone.
