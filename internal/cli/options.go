@@ -83,8 +83,8 @@ func optionMeantBy(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 			return meant
 		}
 	}
-	if near := text.Nearest(word, known); near != opposites[word] {
-		return near
+	if guess := text.Nearest(word, known); guess != opposites[word] {
+		return guess
 	}
 	return ""
 }

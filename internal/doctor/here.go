@@ -144,9 +144,9 @@ func (p *patient) emulated() []Finding {
 	if !holds {
 		return nil
 	}
-	at := "root"
+	parent := "root"
 	if q.Parent != qdisc.Root {
-		at = "parent " + q.Parent.String()
+		parent = "parent " + q.Parent.String()
 	}
 	return []Finding{{
 		Code: "netem-here", Severity: Harmful,
@@ -155,7 +155,7 @@ func (p *patient) emulated() []Finding {
 		Seen:  emulates(q) + ".",
 		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
 		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s %s takes it away, if no test "+
-			"needs it", link.Name, link.Name, at),
+			"needs it", link.Name, link.Name, parent),
 	}}
 }
 

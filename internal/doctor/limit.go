@@ -426,8 +426,8 @@ func (p *patient) lostBeyond() bool {
 		largest = 44   // packets that a queue may drop as one (64 KB)
 		packet  = 1500 // bytes
 	)
-	s, seconds, near := p.deep.Sockets, time.Duration(p.deep.Listened).Seconds(), p.enforced()/10*7
-	if seconds == 0 || s.Rate >= near || units.Rate(8*float64(p.counted().Recent.Bytes)/seconds) >= near {
+	s, seconds, threshold := p.deep.Sockets, time.Duration(p.deep.Listened).Seconds(), p.enforced()/10*7
+	if seconds == 0 || s.Rate >= threshold || units.Rate(8*float64(p.counted().Recent.Bytes)/seconds) >= threshold {
 		return false
 	}
 	lossy := float64(s.Rate) * float64(s.Lossy) / float64(s.Busy) // as if each had the same rate

@@ -61,11 +61,11 @@ func (p *patient) decides(sysctl string) string {
 // others are who sets a setting besides the files of sysctl.d: those who let these win, and those who do not.
 func (p *patient) others(sysctl string) (yields, stays []host.Writer) {
 	wins, ok := p.deep.AtBoot(sysctl)
-	again := !ok || wins.AppliedAgain()
+	repeats := !ok || wins.AppliedAgain()
 	for _, w := range p.deep.Writers {
 		switch {
 		case w.Sysctl != sysctl:
-		case w.Yields && again:
+		case w.Yields && repeats:
 			yields = append(yields, w)
 		default:
 			stays = append(stays, w)

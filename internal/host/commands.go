@@ -374,8 +374,8 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		if match == nil {
 			break
 		}
-		at := max(match[2], match[4]) // where its arguments begin
-		before, args := tail[:match[0]+1], tail[at:]
+		start := max(match[2], match[4]) // where its arguments begin
+		before, args := tail[:match[0]+1], tail[start:]
 		tail = args
 		x := w
 		if n := udevName.FindStringSubmatch(l); w.By == "udev" && n != nil {
@@ -447,14 +447,14 @@ func (s *scanner) assign(w Writer, key, value string) {
 func loadedFiles(args []string) (files []string) {
 	reads := false
 	for _, word := range args {
-		file, given := strings.CutPrefix(word, "--load=")
+		file, named := strings.CutPrefix(word, "--load=")
 		if m := sysctlReads.FindStringSubmatch(word); m != nil {
-			file, given, reads = m[1], m[1] != "", true
+			file, named, reads = m[1], m[1] != "", true
 		}
 		switch {
 		case word == "--system":
 			return []string{"/" + sysctlConf} // and those that the boot has read
-		case given:
+		case named:
 			files, reads = append(files, file), true
 		case word == "--load":
 			reads = true
@@ -711,8 +711,8 @@ func programs(l string, cron bool) (names []string) {
 	for i, part := range parts(l[start:]) {
 		text := part.text[len(leading.FindString(part.text)):]
 		words := strings.Fields(text[len(wrapper.FindString(text)):])
-		for at, word := range words[:min(len(words), 2)] {
-			if bareName.MatchString(word) && (at == 0 || cron && i == 0) {
+		for index, word := range words[:min(len(words), 2)] {
+			if bareName.MatchString(word) && (index == 0 || cron && i == 0) {
 				names = append(names, word)
 			}
 		}

@@ -64,10 +64,10 @@ func (t *tree) ignoredLine(l string) (w Writer) {
 	key, value, assigned := strings.Cut(bare, "=")
 	key = strings.Trim(strings.TrimPrefix(key, "-"), asciiSpace)
 	words := strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune(asciiSpace, r) })
-	switch at := sysctlKey.FindStringIndex(bare); {
-	case sysctlCommand.MatchString(key) && at != nil:
-		w.Sysctl = bare[at[0]:at[1]]
-		w.Value, _ = assignedTo(bare, at[0], at[1])
+	switch span := sysctlKey.FindStringIndex(bare); {
+	case sysctlCommand.MatchString(key) && span != nil:
+		w.Sysctl = bare[span[0]:span[1]]
+		w.Value, _ = assignedTo(bare, span[0], span[1])
 		w.Idle = "it is a command, and of such a file only KEY = VALUE is read"
 	case !assigned && len(words) > 1 && bare[0] != '-':
 		w.Sysctl, w.Value = words[0], strings.Join(words[1:], " ")

@@ -291,13 +291,13 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 			continue
 		}
 		// A longer prefix comes before a default route, whatever their metrics.
-		at := slices.IndexFunc(found, func(other DefaultRoute) bool { return other.Table >= d.Table })
-		if at < 0 {
-			at = len(found)
+		place := slices.IndexFunc(found, func(r DefaultRoute) bool { return r.Table >= d.Table })
+		if place < 0 {
+			place = len(found)
 		}
 		found = slices.Insert(slices.DeleteFunc(found, func(other DefaultRoute) bool {
 			return other.Dev == d.Dev && other.Table == d.Table
-		}), min(at, len(found)), d)
+		}), min(place, len(found)), d)
 	}
 	return found
 }

@@ -150,8 +150,8 @@ func (t *tree) settings(loader string, last bool) []Setting {
 		}
 	}
 	if loader != SystemdSysctl || last {
-		for _, at := range conf {
-			boot.add(all[at], at)
+		for _, i := range conf {
+			boot.add(all[i], i)
 		}
 	}
 	set := map[string]bool{}

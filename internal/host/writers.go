@@ -249,15 +249,15 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 				seen[to] = true
 			}
 			if idle := t.idle(p, name); idle == "" || !putAside.MatchString(path.Base(name)) {
-				of := instances[path.Base(name)]
+				devices := instances[path.Base(name)]
 				if p.sub != "" && p.by == "systemd unit" {
 					unit := strings.TrimSuffix(path.Base(path.Dir(name)), ".d")
-					if of = instances[unit]; instance.MatchString(unit) && !strings.Contains(unit, "@.") {
+					if devices = instances[unit]; instance.MatchString(unit) && !strings.Contains(unit, "@.") {
 						_, device, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
-						of = []string{device}
+						devices = []string{device}
 					}
 				}
-				s.scanEach(p.by, name, p.runs, idle, of)
+				s.scanEach(p.by, name, p.runs, idle, devices)
 			}
 		}
 	}
@@ -267,15 +267,16 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	for _, name := range units {
 		s.scanEach("systemd unit", name, isCommands, "", instances[path.Base(name)])
 	}
-	tuned, scripts, again := t.tuned()
-	if again {
+	tuned, scripts, repeats := t.tuned()
+	if repeats {
 		s.loaded[sysctlConf] = true
 	}
 	s.boot = true
 	for _, name := range scripts {
 		s.call(Writer{By: "tuned"}, name, "#!")
 	}
-	for _, w := range slices.Concat(once(s.found), t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded), t.ignored()) {
+	for _, w := range slices.Concat(deduplicate(s.found), t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded),
+		t.ignored()) {
 		if w.Idle != "" {
 			idle = append(idle, w)
 		} else {
@@ -311,8 +312,8 @@ func (s *scanner) scanEach(by, name string, how runs, idle string, instances []s
 	s.device = ""
 }
 
-// once leaves of writers that are alike the first.
-func once(all []Writer) (found []Writer) {
+// deduplicate leaves of writers that are alike the first.
+func deduplicate(all []Writer) (found []Writer) {
 	seen := map[string]bool{}
 	for _, w := range all {
 		key := strings.Join([]string{w.By, w.Where(), w.Sysctl, w.Value, w.Queue(), w.Dev, w.Idle}, "\x00")
@@ -533,7 +534,7 @@ func tunedTrue(value string) bool {
 
 // tuned reads the [sysctl] sections of the active profiles and of those that they include, and which scripts these run.
 // With one of these, TuneD may apply the administrator's files of sysctl.d and /etc/sysctl.conf again.
-func (t *tree) tuned() (found []Writer, scripts []string, again bool) {
+func (t *tree) tuned() (found []Writer, scripts []string, repeats bool) {
 	const deepest = 8
 	type step struct {
 		profile string
@@ -572,7 +573,7 @@ func (t *tree) tuned() (found []Writer, scripts []string, again bool) {
 				}
 				if m := section.FindStringSubmatch(l); m != nil {
 					in = m[1]
-					again = again || in == "sysctl" && reapplies
+					repeats = repeats || in == "sysctl" && reapplies
 					continue
 				}
 				key, value, ok := strings.Cut(l, "=")
@@ -606,10 +607,10 @@ func (t *tree) tuned() (found []Writer, scripts []string, again bool) {
 		}
 	}
 	if on, said := enabled["sysctl"]; said && !on {
-		found, again = nil, false
+		found, repeats = nil, false
 	}
 	if on, said := enabled["script"]; said && !on {
 		scripts = nil
 	}
-	return found, scripts, again
+	return found, scripts, repeats
 }

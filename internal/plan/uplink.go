@@ -91,12 +91,12 @@ func carriers(f host.Facts, tunnel host.Link) (links []host.Link) {
 		return []host.Link{parent}
 	}
 	for _, ipv6 := range []bool{false, true} {
-		at := slices.IndexFunc(f.Defaults, func(r host.DefaultRoute) bool {
+		route := slices.IndexFunc(f.Defaults, func(r host.DefaultRoute) bool {
 			l, there := f.Link(r.Dev)
 			return there && r.IPv6 == ipv6 && r.Table == 0 && tunnelKind(l) == "" && !l.Loopback
 		})
-		if at >= 0 {
-			l, _ := f.Link(f.Defaults[at].Dev)
+		if route >= 0 {
+			l, _ := f.Link(f.Defaults[route].Dev)
 			links = append(links, l)
 		}
 	}

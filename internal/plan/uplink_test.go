@@ -147,9 +147,9 @@ func TestBelowOwnTunnel(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Uplink, f.Defaults[0].Dev = "eth0", "eth0"
-	other, err := planFor(Goal{Dev: "tun0", Rate: 50e6}, f)
-	if err != nil || p.Changes[0].New.String() != other.Changes[0].New.String() {
-		t.Errorf("%v, %v, %v", p.Changes, other.Changes, err)
+	tunneled, err := planFor(Goal{Dev: "tun0", Rate: 50e6}, f)
+	if err != nil || p.Changes[0].New.String() != tunneled.Changes[0].New.String() {
+		t.Errorf("%v, %v, %v", p.Changes, tunneled.Changes, err)
 	}
 }
 

@@ -133,8 +133,8 @@ func spokenTwice(s string) error {
 	}
 	head, gap, tail := s[:all[0][0]], s[all[0][1]:all[1][0]], s[all[1][1]:]
 	around := [2]string{head, tail}
-	if at := between.FindStringIndex(gap); at != nil {
-		around[0], around[1] = around[0]+" "+gap[:at[0]], gap[at[1]:]+" "+around[1]
+	if cut := between.FindStringIndex(gap); cut != nil {
+		around[0], around[1] = around[0]+" "+gap[:cut[0]], gap[cut[1]:]+" "+around[1]
 	} else if upward.MatchString(tail) || downward.MatchString(tail) {
 		around[0] += " " + gap
 	} else {
