@@ -92,7 +92,7 @@ func (t *tree) ignoredLine(l string) (w Writer) {
 
 // mistyped is the setting that was meant by a key that this kernel does not have; "" if that cannot be told.
 func (t *tree) mistyped(key string) string {
-	is := func(name string) bool {
+	exists := func(name string) bool {
 		_, err := fs.Stat(t.root, SysctlPath(name)[1:])
 		return err == nil
 	}
@@ -100,8 +100,8 @@ func (t *tree) mistyped(key string) string {
 	if i := slices.IndexFunc(sysctls, func(s string) bool { return strings.HasSuffix(s, "."+key) }); i >= 0 {
 		meant = sysctls[i]
 	}
-	if meant == "" || strings.ContainsAny(key, "*?[") || strings.HasPrefix(meant, key) || !is(meant) ||
-		fs.ValidPath(SysctlPath(key)[1:]) && is(key) {
+	if meant == "" || strings.ContainsAny(key, "*?[") || strings.HasPrefix(meant, key) || !exists(meant) ||
+		fs.ValidPath(SysctlPath(key)[1:]) && exists(key) {
 		return ""
 	}
 	return meant

@@ -76,10 +76,10 @@ var cards = []string{"wlan", "wwan"}
 
 // could reports whether a device may be meant, as far as that can be told.
 func (m Match) could(l Link) bool {
-	is := networkdType(l)
-	other := func(kind string) bool { return !slices.Contains(cards, kind) }
-	wireless := l.Kind != "" && m.Type != "" && !slices.ContainsFunc(strings.Fields(m.Type), other)
-	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (is == "" || means(m.Type, is)) &&
+	kind := networkdType(l)
+	hasKind := func(name string) bool { return !slices.Contains(cards, name) }
+	wireless := l.Kind != "" && m.Type != "" && !slices.ContainsFunc(strings.Fields(m.Type), hasKind)
+	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (kind == "" || means(m.Type, kind)) &&
 		!wireless && means(m.Kind, l.Kind) && (l.Driver == "" || means(m.Driver, l.Driver))
 }
 

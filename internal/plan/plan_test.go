@@ -895,9 +895,9 @@ func TestLimitIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		is := func(n Note) bool { return strings.Contains(n.Text, "there lets no more") }
+		names := func(n Note) bool { return strings.Contains(n.Text, "there lets no more") }
 		got := ""
-		if i := slices.IndexFunc(p.Considered, is); i >= 0 {
+		if i := slices.IndexFunc(p.Considered, names); i >= 0 {
 			got = p.Considered[i].Text
 		}
 		if got != c.want {

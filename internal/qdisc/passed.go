@@ -6,7 +6,7 @@ import "slices"
 
 // Passed is, of the disciplines for which something holds, that which most of what leaves passes: false if less than a
 // quarter of it passes such. It goes by what has left recently, where that was counted.
-func (t Tree) Passed(holds func(Qdisc) bool) (most Qdisc, ok bool) {
+func (t Tree) Passed(holds func(Qdisc) bool) (found Qdisc, ok bool) {
 	root, ok := t.Root()
 	if !ok {
 		return Qdisc{}, false
@@ -26,15 +26,15 @@ func (t Tree) Passed(holds func(Qdisc) bool) (most Qdisc, ok bool) {
 		if onWay(q) {
 			return q, true
 		}
-		if sum += count(q.Stats); most.Kind == "" || count(q.Stats) > count(most.Stats) {
-			most = q
+		if sum += count(q.Stats); found.Kind == "" || count(q.Stats) > count(found.Stats) {
+			found = q
 		}
 	}
 	const quarter = 4
 	if sum == 0 || quarter*sum < count(root.Stats) {
 		return Qdisc{}, false
 	}
-	return most, true
+	return found, true
 }
 
 // counter reads of statistics what has left, in bytes: recently, if any has left q then; else ever.
