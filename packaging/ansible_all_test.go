@@ -333,6 +333,12 @@ func checkSecondRun(t *testing.T, dir string) {
 	if strings.Count(string(first), "| kept |") != 3 {
 		t.Errorf("not all were kept at first:\n%s", first)
 	}
+	// Journals are their host's root's alone, and here they are the operator's.
+	if info, err := os.Stat(dir + "/rollout/web1"); err != nil {
+		t.Error(err)
+	} else if info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder of web1's journals is %v", info.Mode())
+	}
 	for _, name := range []string{"web1", "web3"} {
 		calls, _ := os.ReadFile(filepath.Join(dir, "hosts", name, "calls"))
 		if n := strings.Count(string(calls), "up --json"); n != 1 {
