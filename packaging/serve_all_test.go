@@ -7,15 +7,41 @@ package packaging
 // In make test-all: systemd judges units.
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The units are well-formed, and the services may do little: at most 1.5 of 10 points of exposure.
 func TestServeUnits(t *testing.T) {
 	secure(t, "weir-serve", "./weir-serve.service", "./weir-serve.socket")
 	secure(t, "weir-serve-domain@", "./weir-serve-domain@.service")
+}
+
+// A name that fails is tried again, and at most as often as Let's Encrypt allows: five failures of a name an hour.
+func TestServeDomainWaits(t *testing.T) {
+	needs(t, "systemd-analyze")
+	unit, err := os.ReadFile("weir-serve-domain@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := regexp.MustCompile(`(?m)^RestartSec=(.*)$`).FindSubmatch(unit)
+	if wait == nil || !bytes.Contains(unit, []byte("\nStartLimitIntervalSec=0\n")) {
+		t.Fatal("it does not wait, or is given up")
+	}
+	out := output(t, "systemd-analyze", "timespan", string(wait[1]))
+	span := regexp.MustCompile(`\x{03bc}s: (\d+)`).FindStringSubmatch(out)
+	if span == nil {
+		t.Fatal(out)
+	}
+	if us, err := strconv.Atoi(span[1]); err != nil || us < int(time.Hour/5/time.Microsecond) {
+		t.Errorf("%v, %v", out, err)
+	}
 }
 
 // secure has systemd judge a service, which is the first of the units.

@@ -161,6 +161,11 @@ func ruled(t *testing.T) []planned {
 			want: "bpf_bbr: 89abcdef\n" + lowat,
 		},
 		{
+			name: "the link is down", goal: Goal{Rate: 50e6, RTT: ms(48)},
+			facts: with(t, func(f *host.Facts) { f.Links[1].Up = false }),
+			want:  own50 + "\n" + lowat, notes: "eth0 the link is down: nothing leaves by it now",
+		},
+		{
 			name: "no rate, and a kernel that takes no bpf_bbr", facts: server(t),
 			want: lowat, notes: "cubic stays: BBR helps where packets are lost",
 		},

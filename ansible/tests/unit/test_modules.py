@@ -105,6 +105,12 @@ class Modules(unittest.TestCase):
         self.run_module("measure", check=True, target="192.0.2.1")
         self.assertEqual(len(self.calls()), count)
 
+    def test_words_are_no_shell(self):
+        token = "a$HOME.~b"
+        self.run_module("measure", target="192.0.2.1", token=token)
+        with open(os.path.join(self.home, "calls")) as f:
+            self.assertIn(" --token=" + token + " ", f.read())
+
     def test_downloads(self):
         url = "http://192.0.2.1/100M.bin"
         before = self.run_module("measure", target=url, fetches=5)
