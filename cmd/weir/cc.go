@@ -6,14 +6,18 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/bbr"
+	"weir/internal/bpf"
 	"weir/internal/cli"
+	"weir/internal/hint"
 	"weir/internal/meter"
 	"weir/internal/text"
 	"weir/internal/units"
@@ -69,7 +73,13 @@ looks. Exit status: 0 shown, 1 not, 2 wrong usage.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			connections, err := bbr.Connections()
-			if err != nil {
+			switch {
+			case errors.Is(err, bpf.ErrNotSupported) && os.Geteuid() != 0:
+				return &hint.Error{What: "show loads a BPF program, which needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN)",
+					Try: "sudo " + cmd.CommandPath()}
+			case errors.Is(err, bpf.ErrNotSupported):
+				return &hint.Error{What: err.Error(), Try: "ss -ti"}
+			case err != nil:
 				return err
 			}
 			slices.SortStableFunc(connections, func(a, b bbr.Connection) int {
