@@ -53,6 +53,11 @@ func TestBytesASecond(t *testing.T) {
 		"50qbps": `unknown unit "qbps" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
 		"50mb":   "can be bits or bytes a second: write 50mbit or 400mbit", "50mb/s": "write 50mbit or 400mbit",
 		"50M": `rate "50M" has half a unit: 50mbit?`, "1g": "1gbit?", "50m": "50mbit?",
+		"1 Gbit/s / 50": `"1 Gbit/s / 50" is two rates: what arrives is usually the first, 1gbit, and what ` +
+			`leaves the second, 50mbit`,
+		"1G down, 50 up": `"1G down, 50 up" is two rates: what leaves is 50mbit, and what arrives 1gbit`,
+		"2.5 Gbit/s / 1": `"2.5 Gbit/s / 1" is two rates: what arrives is usually the first, 2.5gbit, and what ` +
+			`leaves the second, 1gbit`,
 		"100/50": `"100/50" is two rates: what arrives is usually the first, 100mbit, and what leaves the ` +
 			`second, 50mbit`,
 		"1000/50mbit":    "the first, 1000mbit, and what leaves the second, 50mbit",

@@ -76,7 +76,7 @@ func ParseRate(s string) (Rate, error) {
 		return 0, err
 	}
 	if m := twoRates.FindStringSubmatch(s); m != nil {
-		first, second := inRates(m[1], m[2], m[4]), inRates(m[3], m[4], m[2])
+		first, second := inRates(m[1], m[2], unitOf(m[1], m[3], m[4])), inRates(m[3], m[4], unitOf(m[3], m[1], m[2]))
 		if first == "" || second == "" {
 			return 0, fmt.Errorf("%q is not a rate: write it like 50mbit", s)
 		}
@@ -111,7 +111,7 @@ func ParseRate(s string) (Rate, error) {
 var (
 	// Two rates with words around them, of which some say which way is meant. One may lack its unit.
 	oneOfTwo = regexp.MustCompile(
-		`(?i)\b(\d+(?:[.,]\d+)*)(?:\s*([kmgt](?:i?b(?:it|its|yte|ytes)?(?:ps)?|bps)(?:/s(?:ec)?)?))?(?:[^\w]|$)`)
+		`(?i)\b(\d+(?:[.,]\d+)*)(?:\s*([kmgt](?:i?b(?:it|its|yte|ytes)?(?:ps)?|bps)?(?:/s(?:ec)?)?))?(?:[^\w]|$)`)
 	between  = regexp.MustCompile(`[,;/&+|]|\band\b`)
 	upward   = regexp.MustCompile(`(?i)\b(?:up(?:load|stream|link)?|send(?:s|ing)?|out(?:going|bound)?|egress)\b`)
 	downward = regexp.MustCompile(
@@ -142,7 +142,9 @@ func spokenTwice(s string) error {
 	}
 	var rates [2]string
 	for i, m := range all {
-		if rates[i] = inRates(submatch(s, m, 1), submatch(s, m, 2), submatch(s, all[1-i], 2)); rates[i] == "" {
+		number, other := submatch(s, m, 1), all[1-i]
+		unit := unitOf(number, submatch(s, other, 1), submatch(s, other, 2))
+		if rates[i] = inRates(number, submatch(s, m, 2), unit); rates[i] == "" {
 			return nil
 		}
 	}
@@ -164,6 +166,16 @@ func submatch(s string, indices []int, n int) string {
 		return ""
 	}
 	return s[indices[2*n]:indices[2*n+1]]
+}
+
+// unitOf is the unit of a number without one beside another with a suffix: the same, but "1 Gbit/s / 50" is 50 Mbit/s.
+func unitOf(number, other, suffix string) string {
+	a, err := strconv.ParseFloat(number, 64)
+	b, otherErr := strconv.ParseFloat(other, 64)
+	if err == nil && otherErr == nil && a > b && strings.ContainsAny(suffix[:min(1, len(suffix))], "gGtT") {
+		return "mbit"
+	}
+	return suffix
 }
 
 // inRates writes what one of two rates can mean, as ParseRate asks about it where it is alone; "" if it is none. One
