@@ -94,6 +94,8 @@ func doctorCases() map[string]struct {
 			[]string{"✗ fq on up0 drops what it has no room for."}, nil},
 		"few-packets-each": {nil, "fq flow_limit 2", "noqueue", "", doctor.LimitQueue,
 			[]string{"✗ fq on up0 drops what it has no room for."}, nil},
+		"few-packets-fair": {nil, "htb rate 900mbit | fq_codel limit 2", "noqueue", "", doctor.LimitQueue,
+			[]string{"✗ fq_codel on up0 drops what it has no room for."}, nil},
 		"slow-pace": {map[string]string{"net.ipv4.tcp_pacing_ss_ratio": "5", "net.ipv4.tcp_pacing_ca_ratio": "5"},
 			"fq", "noqueue", "", "setting", []string{"! tcp_pacing_ss_ratio is 5 (kernel: 200)."}, nil},
 		"little-memory": {map[string]string{"net.ipv4.tcp_mem": "40 60 80"}, "fq_codel", "noqueue", "", "setting",

@@ -669,6 +669,9 @@ func servers(t *testing.T) []diagnosed {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
 		}), uplink(t, "pfifo", 1), rose("eth0.queue_drops", 40, "eth0.tx_packets", 9000)),
 			[]string{"✗ pfifo on eth0 drops what it has no room for."}},
+		{"an fq_codel without room", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 0 }),
+			uplink(t, "fq_codel limit 4", 1), rose("eth0.queue_overflows", 30, "Ip.OutRequests", 9000)),
+			[]string{"✗ fq_codel on eth0 drops what it has no room for."}},
 		{"a queue that has dropped long ago", facts(load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
 		}), uplink(t, "pfifo", 1), counts(qdisc.Stats{Packets: 9800, Drops: 200})),

@@ -28,7 +28,15 @@ func lossyPath(p *patient) []Finding {
 			Remark: fmt.Sprintf("tc -s qdisc show dev %s shows its limit; a longer one, or fq_codel, has room",
 				p.holder.Name),
 		}
-		if !p.losing() {
+		if p.traits().AQM {
+			f.Remark = fmt.Sprintf("tc -s qdisc show dev %s shows its limit; without one there is room", p.holder.Name)
+		}
+		switch {
+		case p.losing():
+		case s.Refused == 0: // what it drops had been let in
+			f.Seen = fmt.Sprintf("%s in %s, with %s.", text.Counted(int(drops), "packet"), p.deep.Listened,
+				text.Counted(s.Busy, "busy connection"))
+		default:
 			f.Seen = fmt.Sprintf("%s in %s; of %s, %d sent some that did not leave.", text.Counted(int(drops),
 				"packet"), p.deep.Listened, text.Counted(s.Busy, "busy connection"), s.Refused)
 		}
@@ -68,12 +76,15 @@ func lossyPath(p *patient) []Finding {
 }
 
 // dropsHere reports whether this host's own queue has dropped packets for lack of room while one listened, and how
-// many: a FIFO without a rate, as connections lose some; or whatever drops for nothing else, as their packets did not
-// leave. Near its own rate a shaper with little room is a shaper.
+// many: an AQM that counts them; a FIFO without a rate, as connections lose some; or whatever drops for nothing
+// else, as their packets did not leave. Near its own rate a shaper with little room is a shaper.
 func (p *patient) dropsHere() (drops uint64, holds bool) {
-	drops = p.deep.Rose[host.QueueDrops(p.holder.Name)]
 	rate := p.enforced()
-	lost := p.losing() && rate == 0 && p.traits().Plain
 	shapes := rate != 0 && (p.serves(rate) || p.full(rate) || p.queueing())
+	if drops = p.deep.Rose[host.QueueOverflows(p.holder.Name)]; drops > 0 {
+		return drops, drops >= minEvents && p.deep.Sockets.Busy > 0 && !shapes && !p.queueing()
+	}
+	drops = p.deep.Rose[host.QueueDrops(p.holder.Name)]
+	lost := p.losing() && rate == 0 && p.traits().Plain
 	return drops, drops >= minEvents && (lost || p.dropsOwn() && p.traits().Overflows && !shapes)
 }

@@ -14,12 +14,16 @@ import (
 // Those of /proc/net/snmp and netstat have the names that stand there ("Ip.FragCreates", "TcpExt.ListenDrops"), with
 // those of IPv6 added to them. Those of a device have its name before them, as in /sys/class/net ("eth0.tx_dropped"),
 // and so have those by which a driver says what the provider held back ("eth0.bw_out_allowance_exceeded").
-// What its root qdisc dropped is by QueueDrops. The others are "softnet.processed" and "softnet.dropped", in packets
-// (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks (proc_stat(5)): what this machine had, idle or not, and
-// what others had of it; the same and "softirq" of each CPU ("cpu0.had"); "irq.24", how often an interrupt of a device
-// came; "conntrack.drop", in packets; "periods.GROUP", those of a control group with a limit of CPU
-// time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
+// What its root qdisc dropped is by QueueDrops, and what was lack of room by QueueOverflows. The others are
+// "softnet.processed" and "softnet.dropped", in packets (/proc/net/softnet_stat); "cpu.had" and "cpu.steal", in ticks
+// (proc_stat(5)): what this machine had, idle or not, and what others had of it; the same and "softirq" of each CPU
+// ("cpu0.had"); "irq.24", how often an interrupt of a device came; "conntrack.drop", in packets; "periods.GROUP", those
+// of a control group with a limit of CPU time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
 type Counts map[string]uint64
+
+// QueueOverflows is the name of the counter of packets that the qdiscs of a device have dropped for want of room, where
+// they count them apart.
+func QueueOverflows(dev string) string { return dev + ".queue_overflows" }
 
 // QueueDrops is the name of the counter of packets that the root qdisc of a device has dropped.
 func QueueDrops(dev string) string { return dev + ".queue_drops" }

@@ -22,6 +22,9 @@ func ReadDeep() (Facts, error) {
 	for _, l := range f.Links {
 		if q, there := l.Tree.Root(); there && d.Counts != nil {
 			d.Counts[QueueDrops(l.Name)] = q.Stats.Drops
+			for _, q := range l.Tree.Qdiscs {
+				d.Counts[QueueOverflows(l.Name)] += q.Stats.Overflows
+			}
 		}
 	}
 	d.Sockets.senders = &senders{accounts: map[uint64]account{}}

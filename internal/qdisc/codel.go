@@ -110,6 +110,6 @@ type codelStats struct {
 func readCodelStats(s *Stats, b []byte) error {
 	f := &fields{b}
 	x := codelStats{f.u32(), f.u32(), f.u32(), f.u32(), int32(f.u32()), f.u32(), f.u32(), f.u32() != 0, f.u32()}
-	s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
+	s.Marks, s.Overflows, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), uint64(x.DropOverlimit), x
 	return nil
 }

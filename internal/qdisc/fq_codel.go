@@ -130,7 +130,7 @@ func readFQCodelStats(s *Stats, b []byte) error {
 	const ofQdisc = 0 // TCA_FQ_CODEL_XSTATS_QDISC
 	if f := (&fields{b}); f.u32() == ofQdisc {
 		x := fqCodelStats{f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32(), f.u32()}
-		s.Marks, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), x
+		s.Marks, s.Overflows, s.X = uint64(x.ECNMarks)+uint64(x.CEMarks), uint64(x.DropOverlimit), x
 	}
 	return nil
 }

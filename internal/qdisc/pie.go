@@ -20,7 +20,7 @@ func readPIEStats(s *Stats, b []byte) error {
 	f.u32() // avg_dq_rate and dq_rate_estimating belong to an estimator that is off
 	f.u32()
 	x.Packets, x.Dropped, x.Overlimit, x.MaxQueue, x.ECNMarks = f.u32(), f.u32(), f.u32(), f.u32(), f.u32()
-	s.Marks, s.X = uint64(x.ECNMarks), x
+	s.Marks, s.Overflows, s.X = uint64(x.ECNMarks), uint64(x.Overlimit), x
 	return nil
 }
 
