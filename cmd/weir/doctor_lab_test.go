@@ -166,7 +166,7 @@ func limitingObjects() map[string]string {
 		"rmem":     "receive buffers", "window": "the route default by up0 has window 65535",
 		"rule": "ip filter out handle", "tbf": "tbf on up0", "short": "tbf on up0",
 		"short-leaf": "htb on up0", "weir": "cake on up0", "policed": "10mbit", "maxrate": "fq on up0",
-		"policed-as-of-old": "the filter u32 on up0, below 1: drops what exceeds 10mbit"}
+		"policed-as-of-old": "the filter u32 on up0 (parent 1:) drops what exceeds 10mbit"}
 }
 
 // paces are the rates to which programs bound each connection, in bytes per second, in those cases where they do.

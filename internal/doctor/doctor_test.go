@@ -445,6 +445,8 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! A filter on eth0 drops what exceeds 500mbit."}},
 		{"a filter below a class that drops", facts(load, noQueue, policer(0, 9), hangs(0x10001)),
 			[]string{"! A filter on eth0 drops packets."}},
+		{"a filter of the root that drops", facts(load, noQueue, policer(0, 9), hangs(0x10000)),
+			[]string{"! A filter on eth0 drops packets."}},
 		{"netem that could not be read, under load", facts(load, noQueue, uplink(t, "netem loss 1%", 1), unknownSpec),
 			[]string{"✗ netem is on eth0."}},
 		{"netem at the ingress", facts(func(f *host.Facts) {
@@ -1128,7 +1130,7 @@ func TestBesideAGoal(t *testing.T) {
 		"a policer": {"eth0", edits{policer(500e6, 254)},
 			[]string{"the filter u32 on eth0, at its egress, drops what exceeds 500mbit: 254 packets so far"}},
 		"below a class": {"eth0", edits{policer(0, 1), hangs(0x10002)},
-			[]string{"the filter u32 on eth0, below 1:2, drops packets: 1 packet so far"}},
+			[]string{"the filter u32 on eth0 (parent 1:2), drops packets: 1 packet so far"}},
 		"of what arrives": {"eth0", edits{policer(500e6, 254), hangs(ingressFilters)}, nil},
 		"nothing so far":  {"eth0", edits{policer(500e6, 0)}, nil},
 		"another device":  {"eth1", edits{policer(500e6, 254)}, nil},

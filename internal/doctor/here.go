@@ -63,16 +63,16 @@ func exceededBy(d host.Dropper) string {
 // ingressFilters is where filters for what arrives hang (TC_H_MIN_INGRESS).
 const ingressFilters qdisc.Handle = 0xFFFFFFF2
 
-// where is a filter, for a person: "the filter u32 on eth0, at its egress".
+// where is a filter, for a person: "the filter u32 on eth0, at its egress", or "the filter u32 on eth0 (parent 1:)".
 func where(d host.Dropper) string {
-	place := "below " + d.Parent.String()
+	place := fmt.Sprintf(" (parent %s)", d.Parent)
 	switch d.Parent {
 	case ingressFilters:
-		place = "at its ingress"
+		place = ", at its ingress"
 	case ingressFilters + 1:
-		place = "at its egress"
+		place = ", at its egress"
 	}
-	return fmt.Sprintf("the filter %s on %s, %s", d.Filter, d.Dev, place)
+	return fmt.Sprintf("the filter %s on %s%s", d.Filter, d.Dev, place)
 }
 
 func (p *patient) dropping() (found []Finding) {

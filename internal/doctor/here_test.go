@@ -37,3 +37,20 @@ func TestEmulatorsPlace(t *testing.T) {
 		}
 	}
 }
+
+// A filter is named by where it hangs, and with one colon.
+func TestFiltersPlace(t *testing.T) {
+	for parent, place := range map[qdisc.Handle]string{
+		0x10000:            " (parent 1:)",
+		0x10002:            " (parent 1:2)",
+		ingressFilters:     ", at its ingress",
+		ingressFilters + 1: ", at its egress",
+	} {
+		found := Diagnose(with(t, looked, policer(0, 9), hangs(parent)))
+		i := slices.IndexFunc(found, func(f Finding) bool { return f.Code == "filter-drops" })
+		want := "The filter u32 on eth0" + place + ": 9 packets dropped by its action gact since it was made."
+		if i < 0 || found[i].Seen != want {
+			t.Errorf("%+v, want %q", found, want)
+		}
+	}
+}
