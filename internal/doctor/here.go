@@ -131,12 +131,12 @@ func (p *patient) emulator() (q qdisc.Qdisc, link host.Link, holds bool) {
 	return q, link, false
 }
 
-// emulates is what a netem does, as tc has it.
+// emulates is what a netem does, as tc has it but for the seed.
 func emulates(q qdisc.Qdisc) string {
 	if q.Spec == nil {
 		return q.Kind
 	}
-	return q.Spec.String()
+	return qdisc.Unseeded(q.Spec).String()
 }
 
 func (p *patient) emulated() []Finding {

@@ -507,6 +507,9 @@ func TestBelowUplink(t *testing.T) {
 			Limit: limitDevice, Says: "this host: the device drops what leaves."}},
 		{"netem", edits{uplink(t, "netem loss 1%", 1), loadOf(30e6)}, Bottleneck{Limit: LimitEmulator,
 			Says: "this host: netem loss random 1% on eth0, which is there to make things worse."}},
+		{"netem, as the kernel reports it", edits{uplink(t, "netem loss 1% seed 7357412090685238692", 1), loadOf(30e6)},
+			Bottleneck{Limit: LimitEmulator,
+				Says: "this host: netem loss random 1% on eth0, which is there to make things worse."}},
 		{"a policer", edits{policer(30e6, 9), loadOf(29e6)}, Bottleneck{Limit: LimitPolicer,
 			Says: "this host: the filter u32 on eth0, at its egress drops what exceeds 30mbit."}},
 		{"a rate of each connection", edits{uplink(t, "fq maxrate 10mbit", 1), loadOf(17 * 10e6)}, Bottleneck{

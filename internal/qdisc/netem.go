@@ -64,6 +64,16 @@ type netemSpec struct {
 	Seed uint64 `json:"seed"`
 }
 
+// Unseeded is a Spec without the seed of its random numbers: where nobody chose one it is the kernel's, and says nothing
+// of what the discipline does.
+func Unseeded(s Spec) Spec {
+	if q, is := s.(netemSpec); is {
+		q.Seed = 0
+		return q
+	}
+	return s
+}
+
 // gilbertModel is the loss model of Gilbert and Elliott: a good and a bad state, each with a loss of its own. The zero
 // value is none.
 type gilbertModel struct {
