@@ -96,6 +96,11 @@ func counts(s qdisc.Stats) func(*host.Facts) {
 	}
 }
 
+// holds has so many bytes wait at the uplink.
+func holds(n uint64) func(*host.Facts) {
+	return func(f *host.Facts) { f.Links[1].Tree.Qdiscs[0].Stats = qdisc.Stats{Backlog: n, Qlen: n / 1514} }
+}
+
 func renamed(f *host.Facts) { f.Links[1].Name, f.Uplink = "ens3", "ens3" }
 
 // bridged is a default route by a bridge over the card.
@@ -452,6 +457,9 @@ func servers(t *testing.T) []diagnosed {
 		{"netem at the ingress", facts(func(f *host.Facts) {
 			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, qdisc.Qdisc{Kind: "netem", Parent: qdisc.Ingress})
 		}), []string{"✓ Nothing to do."}},
+		{"netem's rate below a shaper's", facts(uplink(t, "htb rate 90mbit | netem rate 8mbit", 1), load, holds(160_000),
+			sockets(func(s *host.Sockets) { s.Rate = 7_600_000 })),
+			[]string{"✗ netem is on eth0.", "✓ The queue is here."}},
 		{"fq's maxrate that binds", facts(uplink(t, "fq maxrate 5mbit", 1), load, noQueue,
 			sockets(func(s *host.Sockets) { s.Rate = 17 * 5e6 })),
 			[]string{"! fq on eth0 lets each connection have 5mbit."}},

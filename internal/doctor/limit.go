@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/host"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 	"weir/internal/text"
 	"weir/internal/units"
 )
@@ -399,11 +400,14 @@ func (p *patient) explains(l host.Link) bool {
 }
 
 // waitAt is how long what waits at a device takes to leave: at the rate that it enforces, or else at that at which the
-// busy connections are served.
+// busy connections are served. Where a netem holds it, it never meets the shaper.
 func (p *patient) waitAt(l host.Link) units.Duration {
 	root, _ := l.Tree.Root()
 	serves := l.Tree.Rate()
 	if !p.leadsIn(l) { // what the connections deliver leaves
+		if _, emulated := l.Tree.Passed(qdisc.Emulates); emulated {
+			serves = 0
+		}
 		serves = max(serves, p.deep.Sockets.Rate)
 	}
 	if serves == 0 {
