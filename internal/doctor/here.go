@@ -22,16 +22,26 @@ func here(p *patient) (found []Finding) {
 // what it lets pass, less what TCP loses by being policed; or while they show that this host drops what they send, and
 // no queue does.
 func (p *patient) policer() (d host.Dropper, holds bool) {
-	for _, d := range p.deep.Droppers {
-		s, leaves := p.deep.Sockets, p.passes(d.Dev) && d.Parent != ingressFilters
+	for _, d := range p.outgoingDroppers() {
+		s := p.deep.Sockets
 		drops := d.Drops > 0 && (d.Now > 0 || p.deep.Listened == 0)
 		about := s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
 		suffered := p.dropsOwn() && d.Now >= minEvents && d.Now >= p.queueDrops(p.links)
-		if leaves && drops && (about || suffered) && s.Busy > 0 && !p.queueing() {
+		if drops && (about || suffered) && s.Busy > 0 && !p.queueing() {
 			return d, true
 		}
 	}
 	return d, false
+}
+
+// outgoingDroppers are the filters that what leaves passes.
+func (p *patient) outgoingDroppers() (droppers []host.Dropper) {
+	for _, d := range p.deep.Droppers {
+		if p.passes(d.Dev) && d.Parent != ingressFilters {
+			droppers = append(droppers, d)
+		}
+	}
+	return droppers
 }
 
 // inwardPolicer is a filter that what arrives passes, and that dropped some of it while one listened, as connections

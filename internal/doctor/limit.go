@@ -163,7 +163,7 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitAllowance, "%s", lowered(held[0].Title))
 	case s.Busy > 0 && len(held) > 0:
 		return limitedBy(held[0].limit, "this host: %s", lowered(held[0].Title))
-	case p.dropsOwn() && p.droppedBehind() == 0:
+	case p.swallows():
 		return limitedBy(limitRefusal, "this host: it drops what %s send, and nothing counts it.", of(s.Refused))
 	case clampedBy && p.many(s.Clamped):
 		return limitedBy(limitRoute, "this host: %s have the %s on their way that the route %s allows.", of(s.Clamped),
@@ -206,10 +206,10 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
 		return p.blind()
-	case p.losing() && rate != 0 && p.deep.Listened == 0:
+	case p.losing() && p.mayDrop() != "" && p.deep.Listened == 0:
 		b := limitedBy(limitUnknown, "cannot be told: %s lose packets, of which %s may have dropped some.",
-			of(s.Lossy), p.shaperName())
-		b.Lacks = "whether this server's own shaper drops what connections lose is not known"
+			of(s.Lossy), p.mayDrop())
+		b.Lacks = "whether this server itself drops what connections lose is not known"
 		b.Try, b.Remark = "weir doctor --listen 10s", "while a download runs"
 		return b
 	case 2*s.App >= s.Busy && capped >= costlyWork:
@@ -419,30 +419,78 @@ func (p *patient) waitAt(l host.Link) units.Duration {
 // losing reports whether connections lose packets with an RTT near its minimum, wherever.
 func (p *patient) losing() bool { return p.many(p.deep.Sockets.Lossy) }
 
-// lossy reports whether the path loses packets with no queue to blame. Behind an own shaper what is lost may have been
-// dropped here, on purpose.
-func (p *patient) lossy() bool { return p.losing() && (p.enforced() == 0 || p.lostBeyond()) }
+// lossy reports whether the path loses packets with no queue to blame, and nothing of this host's. Behind an own
+// shaper, filter or firewall rule what is lost may have been dropped here.
+func (p *patient) lossy() bool {
+	_, _, emulating := p.emulator() // no counter tells what it spoils
+	_, policed := p.policer()
+	_, ruled := p.rule()
+	if emulating || policed || ruled || p.swallows() {
+		return false
+	}
+	return p.losing() && (p.mayDrop() == "" || p.lostBeyond())
+}
+
+// mayDrop names what of this host may have dropped what connections lose: its shaper, or else the filter or the
+// firewall rule that has dropped most of what leaves, while one listened or else ever. It is "" if nothing can have.
+func (p *patient) mayDrop() (name string) {
+	if p.enforced() != 0 {
+		return p.shaperName()
+	}
+	least, most := uint64(minEvents), uint64(0)
+	if p.deep.Listened > 0 {
+		least = 1
+	}
+	for _, d := range p.outgoingDroppers() {
+		if n := p.recently(d.Now, d.Drops); n >= least && n > most {
+			name, most = where(d), n
+		}
+	}
+	for _, r := range p.outgoingRules() {
+		if n := p.recently(r.Now, r.Dropped); n >= least && n > most {
+			name, most = "the firewall rule "+nftRule(r), n
+		}
+	}
+	return name
+}
+
+// recently is what was counted while one listened; ever, if nobody did.
+func (p *patient) recently(now, ever uint64) uint64 {
+	if p.deep.Listened == 0 {
+		return ever
+	}
+	return now
+}
 
 // lostBeyond reports whether connections have lost more while one listened than this host can have dropped, and send so
-// much less than its shaper lets pass that this is not what limits them.
+// much less than its shaper lets pass, if there is one, that this is not what limits them.
 func (p *patient) lostBeyond() bool {
 	const (
 		largest = 44   // packets that a queue may drop as one (64 KB)
 		packet  = 1500 // bytes
 	)
-	s, seconds, threshold := p.deep.Sockets, time.Duration(p.deep.Listened).Seconds(), p.enforced()/10*7
-	if seconds == 0 || s.Rate >= threshold || units.Rate(8*float64(p.counted().Recent.Bytes)/seconds) >= threshold {
+	s, seconds := p.deep.Sockets, time.Duration(p.deep.Listened).Seconds()
+	if seconds == 0 || !p.belowRate() {
 		return false
 	}
 	lossy := float64(s.Rate) * float64(s.Lossy) / float64(s.Busy) // as if each had the same rate
 	lost := float64(s.LossyShare) * lossy / 8 * seconds / packet
 	dropped := p.queueDrops(p.links)
-	for _, d := range p.deep.Droppers {
-		if p.passes(d.Dev) && d.Parent != ingressFilters {
-			dropped += d.Now
-		}
+	for _, d := range p.outgoingDroppers() {
+		dropped += d.Now
+	}
+	for _, r := range p.outgoingRules() {
+		dropped += r.Now
 	}
 	return lost >= float64(largest*dropped+minEvents)
+}
+
+// belowRate reports whether much less left while one listened than the rate that is enforced here, or none is.
+func (p *patient) belowRate() bool {
+	rate, seconds := p.enforced(), time.Duration(p.deep.Listened).Seconds()
+	threshold := rate / 10 * 7
+	return rate == 0 || p.deep.Sockets.Rate < threshold &&
+		units.Rate(8*float64(p.counted().Recent.Bytes)/seconds) < threshold
 }
 
 func (p *patient) bufferBound() bool { return p.many(p.deep.Sockets.Buffer) }

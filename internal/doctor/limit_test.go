@@ -85,6 +85,38 @@ func bounds(t *testing.T) []bound {
 			limitUnknown},
 		{"few lossy behind a shaper", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 4.8e6),
 			sockets(func(s *host.Sockets) { s.Lossy = 4 })), limitUnknown},
+		{"lossy behind a policer that drops now", facts(policer(1e6, 900), listened(100), lossyAt(0.03, 4.8e6)),
+			limitUnknown},
+		{"lossy behind a policer that dropped less", facts(policer(1e6, 900), listened(2), lossyAt(0.03, 4.8e6)),
+			LimitPath},
+		{"lossy behind a policer that dropped as much", facts(policer(1e6, 900), listened(3), lossyAt(0.03, 4.8e6)),
+			limitUnknown},
+		{"lossy behind a policer that dropped before", facts(policer(1e6, 900), listened(0), lossyAt(0.03, 4.8e6)),
+			LimitPath},
+		{"lossy behind a filter that has dropped, at one look", facts(policer(0, 20), lossyAt(0.03, 4.8e6)),
+			limitUnknown},
+		{"lossy behind a filter that has hardly dropped, at one look", facts(policer(0, 19), lossyAt(0.03, 4.8e6)),
+			LimitPath},
+		{"lossy, and a filter at the ingress, at one look", facts(policer(0, 900), hangs(ingressFilters),
+			lossyAt(0.03, 4.8e6)), LimitPath},
+		{"lossy, and a filter of another device", facts(policer(0, 900), func(f *host.Facts) {
+			f.Deep.Droppers[0].Dev = "eth1"
+		}, lossyAt(0.03, 4.8e6)), LimitPath},
+		{"lossy behind a policer of as much, at one look", facts(policer(5e6, 9), lossyAt(0.03, 4.8e6)),
+			LimitPolicer},
+		{"lossy behind a firewall rule", facts(lossyAt(0.03, 4.8e6), limits(behind, 3)), limitUnknown},
+		{"lossy behind a firewall rule that dropped less", facts(lossyAt(0.03, 4.8e6), limits(behind, 2)), LimitPath},
+		{"lossy behind a firewall rule that has dropped, at one look", facts(lossyAt(0.03, 4.8e6), limits(behind),
+			dropped(20)), limitUnknown},
+		{"lossy behind one that has hardly dropped, at one look", facts(lossyAt(0.03, 4.8e6), limits(behind),
+			dropped(19)), LimitPath},
+		{"lossy, and a firewall rule for UDP", facts(lossyAt(0.03, 4.8e6), limits(datagrams, 900)), LimitPath},
+		{"lossy behind a firewall rule that drops most", facts(lossyAt(0.03, 4.8e6), refuses, limits(behind, 900)),
+			limitRule},
+		{"lossy where this host refuses", facts(lossyAt(0.03, 4.8e6), refuses), limitRefusal},
+		{"lossy behind netem", facts(uplink(t, "netem corrupt 3%", 1), lossyAt(0.03, 4.8e6)), LimitEmulator},
+		{"lossy beside a netem that nothing passes", facts(lossyAt(0.03, 4.8e6), inBand(t, "netem loss 3%", 5e7, 0)),
+			LimitPath},
 		{"an fq without room", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 20, "Ip.OutRequests", 9),
 			loadOf(nothing), refuses), LimitQueue},
 		{"an fq that hardly drops", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 19, "Ip.OutRequests", 9),
@@ -315,6 +347,11 @@ func lossyAt(share units.Share, rate units.Rate) func(*host.Facts) {
 	}
 }
 
+// dropped is what the first rule of netfilter has ever dropped, in packets.
+func dropped(n uint64) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Netfilter.Suspects[0].Dropped = n }
+}
+
 // uploads has four connections that bring in so much.
 func uploads(rate units.Rate) func(*host.Facts) {
 	return func(f *host.Facts) { f.Deep.Sockets.Receiving, f.Deep.Sockets.Received = 4, rate }
@@ -349,7 +386,12 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 			limitWindow.codes(),
 			limitCPU.codes(), []Code{"queue-in-fifo", "queue-here", "device-full"})...)
 	}
-	others := b.Limit != LimitRate && says(LimitRate.codes()...) || b.Limit != LimitQueue && says(LimitQueue.codes()...)
+	unless := func(l Limit) bool { return b.Limit != l && says(l.codes()...) }
+	others := unless(LimitRate) || unless(LimitQueue)
+	switch b.Limit {
+	case LimitPolicer, LimitEmulator, limitRule, limitRefusal: // each of which drops what the path would seem to lose
+		others = others || says(LimitPath.codes()...)
+	}
 	if wrong || others || b.Lacks != "" && b.Try == "" {
 		t.Errorf("the verdict is %+v, and the findings are %+v", b, findings)
 	}

@@ -22,7 +22,7 @@ func rules(p *patient) (found []Finding) {
 	if r, felt := p.ruleOfOthers(); felt {
 		found = append(found, p.dropped(r))
 	}
-	if p.dropsOwn() && p.droppedBehind() == 0 {
+	if p.swallows() {
 		f := Finding{
 			Code: "packets-refused", Severity: Notable,
 			Plain: "Downloads are slowed down on this server itself: something here drops what they send.",
@@ -87,6 +87,9 @@ func (p *patient) dropsOwn() bool {
 	return p.deep.Listened > 0 && p.many(s.Refused) && s.Refused > s.Buffer
 }
 
+// swallows reports whether this host drops some of what connections send now, and no queue and no filter counts it.
+func (p *patient) swallows() bool { return p.dropsOwn() && p.droppedBehind() == 0 }
+
 // queueDrops is what the queues of devices have dropped of what leaves while one listened, in packets.
 func (p *patient) queueDrops(links []host.Link) (n uint64) {
 	for _, l := range links {
@@ -111,12 +114,22 @@ func (p *patient) droppedBehind() (n uint64) {
 // rule is the one that drops most of what leaves this host, where connections show that they suffer by that: on many
 // hosts a rule limits who guesses at passwords, and nothing else slows down for it.
 func (p *patient) rule() (most host.Rule, holds bool) {
-	for _, r := range p.deep.Netfilter.Suspects {
-		if r.Drops && !r.Narrow && !r.OnlyUDP && r.Outgoing() && r.Now > most.Now {
+	for _, r := range p.outgoingRules() {
+		if r.Now > most.Now {
 			most = r
 		}
 	}
 	return most, p.dropsOwn() && most.Now >= minEvents && most.Now > p.droppedBehind()
+}
+
+// outgoingRules are those that drop some of what this host sends by TCP.
+func (p *patient) outgoingRules() (rules []host.Rule) {
+	for _, r := range p.deep.Netfilter.Suspects {
+		if r.Drops && !r.Narrow && !r.OnlyUDP && r.Outgoing() {
+			rules = append(rules, r)
+		}
+	}
+	return rules
 }
 
 // ruleOfOthers is the one that drops most of what this host passes on, or sends by UDP, if it is enough to be felt.

@@ -93,7 +93,11 @@ func (p *patient) stages(b Bottleneck) []Stage {
 		saw, lacks = strings.TrimPrefix(saw+"; its allowance was exceeded by "+exceeding, "; "), ""
 	}
 	add("the provider", saw, lacks, LimitRate, limitAllowance)
-	saw, lacks = ofBusy(s.Lossy, "lose packets without a queue")
+	lose := "lose packets without a queue"
+	if p.losing() && !p.lossy() {
+		lose = "lose packets, here or beyond"
+	}
+	saw, lacks = ofBusy(s.Lossy, lose)
 	add("the path", saw, lacks, LimitPath)
 	saw, lacks = ofBusy(s.Receiver, "wait for a receiver's window")
 	add("receivers", saw, lacks, limitReceiver)

@@ -69,7 +69,7 @@ func TestSummarize(t *testing.T) {
 			"Downloads are slower than they could be: 3% of what they send is lost on the way.",
 			"weir plan --rate 50mbit --loss 3%", "", "path-loses-packets"}},
 		{"losses behind a shaper, at one look", facts(shaped, lossyAt(0.03, 4.8e6)), Summary{false,
-			"Nothing wrong was seen so far, but whether this server's own shaper drops what connections lose is not " +
+			"Nothing wrong was seen so far, but whether this server itself drops what connections lose is not " +
 				"known.", "weir doctor --listen 10s", again, ""}},
 		{"uploads", facts(brings(4, host.Windows{})), Summary{true,
 			"Nothing wrong was seen: this server does not hold back what comes in.", "", "nothing", "nothing-wrong"}},
