@@ -175,6 +175,11 @@ func doctorCases() map[string]struct {
 			[]string{"! Programs bound how fast their connections may be."}, nil},
 		"rmem": {map[string]string{"net.ipv4.tcp_rmem": "4096 16384 65536"}, "fq_codel", "noqueue", "noqueue", "window",
 			[]string{"! Receive buffers hold back what comes in."}, nil},
+		"rmem-fixed": {map[string]string{"net.ipv4.tcp_moderate_rcvbuf": "0"}, "fq_codel", "noqueue", "noqueue",
+			"setting", []string{"! tcp_moderate_rcvbuf is off."}, nil},
+		"rmem-small": {map[string]string{"net.ipv4.tcp_moderate_rcvbuf": "0",
+			"net.ipv4.tcp_rmem": "4096 16384 6291456"}, "fq_codel", "noqueue", "noqueue",
+			"setting", []string{"! tcp_moderate_rcvbuf is off."}, nil},
 		"window": {nil, "fq_codel", "noqueue", "noqueue", "window",
 			[]string{"! Receive buffers hold back what comes in.",
 				"! The route default by up0 bounds its connections."},
@@ -205,7 +210,7 @@ func paces() map[string]uint64 { return map[string]uint64{"paced": 625_000} }
 
 // downloadsAlone are the cases in which this host sends nothing, and the client sends to it.
 func downloadsAlone() []string {
-	return []string{"rmem", "window", "downloads", "policed-uploads"}
+	return []string{"rmem", "rmem-fixed", "rmem-small", "window", "downloads", "policed-uploads"}
 }
 
 // glances are the cases in which doctor does not listen.

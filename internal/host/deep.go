@@ -95,11 +95,12 @@ func (f *Facts) Listen(earlier Facts, passed time.Duration) {
 // bounds are what this host lets a connection have at most.
 type bounds struct {
 	buffer uint64          // bytes, to receive into: the third value of tcp_rmem; 0: not known
+	fixed  bool            // no buffer to receive into grows (net.ipv4.tcp_moderate_rcvbuf)
 	cwnds  map[uint32]bool // segments on their way, as routes have it
 }
 
 func (f *Facts) bounds() bounds {
-	b := bounds{cwnds: map[uint32]bool{}}
+	b := bounds{cwnds: map[uint32]bool{}, fixed: f.Sysctls["net.ipv4.tcp_moderate_rcvbuf"].Value == "0"}
 	if values := strings.Fields(f.Sysctls["net.ipv4.tcp_rmem"].Value); len(values) == 3 {
 		b.buffer, _ = strconv.ParseUint(values[2], 10, 31)
 	}

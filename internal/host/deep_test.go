@@ -751,6 +751,8 @@ func TestWindows(t *testing.T) {
 		scale            uint64   // and that is on
 	}
 	uses := func(window uint64) uint64 { return 100 * window } // in the 100 RTTs of ten seconds
+	fixed := map[string]Windows{"it still grows": {Fixed: 1, Largest: 200_000},
+		"opened while one listens, and small": {Fixed: 1, Largest: 100_000}}
 	for name, c := range map[string]struct {
 		before, now look
 		want        Windows
@@ -779,6 +781,8 @@ func TestWindows(t *testing.T) {
 			look{uses(100), 100, []uint32{most / 2, most}, 7}, Windows{Unread: 1}},
 		"a program that is slow at one look": {look{0, 3 * mb, []uint32{0, most}, 7},
 			look{uses(1 * mb), 3 * mb, []uint32{most / 2, most}, 7}, Windows{}},
+		"opened while one listens, and small": {look{}, look{uses(100_000), 100_000, []uint32{0, 200_000}, 7},
+			Windows{}},
 		"nothing is known of its memory": {look{0, 100_000, nil, 7}, look{uses(100_000), 100_000, nil, 7}, Windows{}},
 	} {
 		for _, older := range []bool{false, true} { // before Linux 6.2
@@ -807,9 +811,19 @@ func TestWindows(t *testing.T) {
 			if now.Window != (Windows{}) {
 				t.Errorf("%s: %+v at one look", name, now.Window)
 			}
+			other := now
 			now.listen(&was, 10*time.Second, bounds{buffer: most})
 			if now.Window != c.want {
 				t.Errorf("%s: %+v, want %+v", name, now.Window, c.want)
+			}
+			// Where none grows, one that is not as large as it may be is as large as it will be.
+			want := c.want
+			if w, differs := fixed[name]; differs {
+				want = w
+			}
+			other.listen(&was, 10*time.Second, bounds{buffer: most, fixed: true})
+			if other.Window != want {
+				t.Errorf("%s, and none grows: %+v, want %+v", name, other.Window, want)
 			}
 		}
 	}

@@ -156,16 +156,17 @@ func (s *Sockets) listen(before *Sockets, passed time.Duration, most bounds) {
 		x := &s.senders.bringing[i]
 		since := x.info.account().since(before.senders.accounts[x.cookie])
 		s.Received += units.Rate(8 * float64(since.received) / passed.Seconds())
-		s.Window.add(&x.info, earlier[x.cookie], float64(since.received)/passed.Seconds(), most.buffer)
+		s.Window.add(&x.info, earlier[x.cookie], float64(since.received)/passed.Seconds(), most)
 	}
 }
 
 // add judges what keeps the window small that this host announces to a connection's other end, which sends so many
-// bytes a second; was is the same connection at an earlier look, nil if it brought nothing in then.
+// bytes a second; was is the same connection at an earlier look, nil if it brought nothing in then. Without that a
+// buffer is only known not to grow where none does.
 //
 // The kernel lets a window grow to twice what comes in in a round trip (tcp_rcv_space_adjust). So where most of it is
 // used it can grow no more. The shortest RTT is that of the path; in a queue no window is too small.
-func (w *Windows) add(now, was *tcpInfo, rate float64, mostBuffer uint64) {
+func (w *Windows) add(now, was *tcpInfo, rate float64, most bounds) {
 	const used, unread = 0.7, 0.5
 	left := func(t *tcpInfo) bool {
 		return t.memory.receiveBuffer > 0 && float64(t.memory.unread) >= unread*float64(t.memory.receiveBuffer)
@@ -185,11 +186,11 @@ func (w *Windows) add(now, was *tcpInfo, rate float64, mostBuffer uint64) {
 	}
 	buffer := now.memory.receiveBuffer
 	switch {
-	case uint64(buffer) == mostBuffer:
+	case uint64(buffer) == most.buffer:
 		w.Maximum++
 	case float64(announced) >= 0.9*float64(now.mostWindow):
 		w.Scale++
-	case buffer > 0 && was != nil && was.memory.receiveBuffer == buffer:
+	case buffer > 0 && (most.fixed || was != nil && was.memory.receiveBuffer == buffer):
 		w.Fixed++
 	default:
 		return
