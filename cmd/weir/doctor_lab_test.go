@@ -127,6 +127,8 @@ func doctorCases() map[string]struct {
 			[]string{"✗ fq on up0 drops what it has no room for."}, nil},
 		"few-packets-fair": {nil, "htb rate 900mbit | fq_codel limit 2", "noqueue", "", doctor.LimitQueue,
 			[]string{"✗ fq_codel on up0 drops what it has no room for."}, nil},
+		"few-packets-once": {nil, "fq limit 3", "noqueue", "", "unknown", []string{"✓ Nothing to do."}, nil},
+		"rule-once":        {nil, "fq_codel", "noqueue", "", "unknown", []string{"✓ Nothing to do."}, ruleDropsSome},
 		"slow-pace": {map[string]string{"net.ipv4.tcp_pacing_ss_ratio": "5", "net.ipv4.tcp_pacing_ca_ratio": "5"},
 			"fq", "noqueue", "", "setting", []string{"! tcp_pacing_ss_ratio is 5 (kernel: 200)."}, nil},
 		"little-memory": {map[string]string{"net.ipv4.tcp_mem": "40 60 80"}, "fq_codel", "noqueue", "", "setting",
@@ -215,7 +217,12 @@ func downloadsAlone() []string {
 
 // glances are the cases in which doctor does not listen.
 func glances() []string {
-	return []string{"netem-once", "policed-once"}
+	return []string{"netem-once", "policed-once", "few-packets-once", "rule-once"}
+}
+
+// unseen are the stages that those cases do not show as a whole, among others.
+func unseen() map[string][]string {
+	return map[string][]string{"few-packets-once": {"the queue here"}, "rule-once": {"netfilter"}}
 }
 
 // blames are what a finding is called that puts it on what is beyond this host.
@@ -540,6 +547,11 @@ func TestDoctorUnderLoad(t *testing.T) {
 				accuses := f.Severity == doctor.Harmful || slices.Contains(blames(), f.Code)
 				if accuses && !slices.Contains(c.want, all[len(all)-1]) {
 					t.Errorf("%s", all[len(all)-1])
+				}
+			}
+			for _, stage := range doctor.FindStages(facts) {
+				if slices.Contains(unseen()[name], stage.Name) && stage.Lacks == "" {
+					t.Errorf("%+v, which was not seen", stage)
 				}
 			}
 			for _, want := range c.want {

@@ -211,6 +211,9 @@ func (p *patient) netfilter() (saw, lacks string) {
 		unseen = append(unseen, fmt.Sprintf("rules of iptables-legacy (%s): iptables-legacy-save",
 			strings.Join(n.Legacy, ", ")))
 	}
+	if p.deep.Listened == 0 {
+		unseen = append(unseen, unlistened)
+	}
 	uncounted := slices.DeleteFunc(p.uncounted(), func(r host.Rule) bool { return !r.Drops })
 	if len(uncounted) > 0 {
 		unseen = append(unseen, "what rules without a counter drop: "+named(uncounted))

@@ -23,6 +23,7 @@ type Stage struct {
 // What a stage lacks that was not looked at, in words that may be repeated.
 const (
 	notListened = "its counters tell nothing without --listen"
+	unlistened  = "what it drops now is not known without --listen"
 	notBusy     = "no connection is busy"
 	notSending  = "no connection sends much"
 	notRead     = "the live connections are not known"
@@ -205,13 +206,18 @@ func (p *patient) queueStage() (saw, lacks string) {
 	if rate := p.enforced(); rate != 0 {
 		saw += fmt.Sprintf(", and lets %s pass", rate)
 	}
+	var unseen []string
 	switch {
 	case root.Kind == "taprio":
-		return saw, "the schedule by which taprio sends"
+		unseen = append(unseen, "the schedule by which taprio sends")
 	case p.holder.Kind == "openvswitch":
-		return saw, "what Open vSwitch does behind it: ovs-vsctl list qos"
+		unseen = append(unseen, "what Open vSwitch does behind it: ovs-vsctl list qos")
 	}
-	return saw, ""
+	queues := slices.ContainsFunc(p.links, func(l host.Link) bool { return queueOf(l) != "noqueue" })
+	if p.deep.Listened == 0 && queues {
+		unseen = append(unseen, unlistened)
+	}
+	return saw, strings.Join(unseen, "; ")
 }
 
 // unseenStages names the stages that were not looked at, for a sentence.

@@ -46,8 +46,12 @@ func Summarize(facts host.Facts) Summary {
 	case notable > 0:
 		return about(found[0])
 	}
-	return Summary{Told: true, Says: "Nothing wrong was seen: " + p.well(b.Limit) + ".", Remark: "nothing",
+	s := Summary{Told: true, Says: "Nothing wrong was seen: " + p.well(b.Limit) + ".", Remark: "nothing",
 		Code: found[0].Code}
+	if b.Limit == limitUnknown && found[0].Try != "" {
+		s.Try, s.Remark = found[0].Try, found[0].Remark
+	}
+	return s
 }
 
 func about(f Finding) Summary {

@@ -61,10 +61,13 @@ func TestSummarize(t *testing.T) {
 				"something to send. A setting costs this server CPU time for nothing: it makes programs send in " +
 				"small pieces.", "weir up", "", "lowat-too-small"}},
 		{"nothing", facts(load, sockets(idle)), Summary{true,
+			"Nothing wrong was seen: 17 busy connections, and none waits in a queue.", "weir doctor --listen 10s",
+			"sees more, while traffic runs", "nothing-wrong"}},
+		{"nothing, listened to", facts(load, sockets(idle), left(1e9, 6e6)), Summary{true,
 			"Nothing wrong was seen: 17 busy connections, and none waits in a queue.", "", "nothing", "nothing-wrong"}},
 		{"some lose packets", facts(load, sockets(func(s *host.Sockets) { s.Queueing, s.Lossy = 0, 4 })), Summary{true,
 			"Nothing wrong was seen: 17 busy connections, of which 4 lose packets, and none waits in a queue or is " +
-				"held back by an end.", "", "nothing", "nothing-wrong"}},
+				"held back by an end.", "weir doctor --listen 10s", "sees more, while traffic runs", "nothing-wrong"}},
 		{"the path behind a shaper", facts(shaped, left(1e9, 6e6), lossyAt(0.03, 4.8e6)), Summary{true,
 			"Downloads are slower than they could be: 3% of what they send is lost on the way.",
 			"weir plan --rate 50mbit --loss 3%", "", "path-loses-packets"}},
