@@ -69,7 +69,7 @@ type check func(*patient) []Finding
 func checks() []check {
 	return []check{
 		uplinkDevice, here, boundQueues, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath,
-		ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers,
+		interval, ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers,
 		severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, background, ecn, overridden,
 		changedSince, idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion, kernelHas,
 	}

@@ -101,6 +101,11 @@ func holds(n uint64) func(*host.Facts) {
 	return func(f *host.Facts) { f.Links[1].Tree.Qdiscs[0].Stats = qdisc.Stats{Backlog: n, Qlen: n / 1514} }
 }
 
+// roundTrip is the minimum RTT of what is busy, in milliseconds.
+func roundTrip(n int) func(*host.Facts) {
+	return func(f *host.Facts) { f.Deep.Sockets.MinRTT = millisecond(n) }
+}
+
 func renamed(f *host.Facts) { f.Links[1].Name, f.Uplink = "ens3", "ens3" }
 
 // bridged is a default route by a bridge over the card.
@@ -682,6 +687,16 @@ func servers(t *testing.T) []diagnosed {
 		{"an fq_codel without room", facts(load, sockets(func(s *host.Sockets) { s.Queueing = 0 }),
 			uplink(t, "fq_codel limit 4", 1), rose("eth0.queue_overflows", 30, "Ip.OutRequests", 9000)),
 			[]string{"✗ fq_codel on eth0 drops what it has no room for."}},
+		{"a cake for a network of short paths, and far clients", facts(load, noQueue,
+			uplink(t, "cake bandwidth 90mbit dual-dsthost rtt 1ms", 1),
+			rose("eth0.queue_drops", 17, "eth0.tx_packets", 9000), roundTrip(48)),
+			[]string{"✗ cake on eth0 drops too soon, by its rtt of 1ms."}},
+		{"an fq_codel for a network of short paths, and clients that are farther", facts(load, noQueue,
+			uplink(t, "htb rate 90mbit | fq_codel interval 3ms target 150us", 1), roundTrip(210),
+			rose("eth0.queue_drops", 17, "eth0.tx_packets", 9000)),
+			[]string{"✗ fq_codel on eth0 drops too soon, by its interval of 3ms."}},
+		{"a cake with room, and far clients", facts(load, noQueue, uplink(t, "cake bandwidth 90mbit dual-dsthost", 1),
+			rose("eth0.queue_drops", 900, "eth0.tx_packets", 9000), roundTrip(400)), []string{"✓ Nothing to do."}},
 		{"a queue that has dropped long ago", facts(load, sockets(func(s *host.Sockets) {
 			s.Queueing, s.Lossy, s.LossyShare = 0, 12, 0.03
 		}), uplink(t, "pfifo", 1), counts(qdisc.Stats{Packets: 9800, Drops: 200})),

@@ -154,10 +154,6 @@ func (p *patient) emulated() []Finding {
 	if !holds {
 		return nil
 	}
-	parent := "root"
-	if q.Parent != qdisc.Root {
-		parent = "parent " + q.Parent.String()
-	}
 	return []Finding{{
 		Code: "netem-here", Severity: Harmful,
 		Plain: "This server delays or loses packets on purpose: somebody has tested something.",
@@ -165,8 +161,16 @@ func (p *patient) emulated() []Finding {
 		Seen:  emulates(q) + ".",
 		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
 		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s %s takes it away, if no test "+
-			"needs it", link.Name, link.Name, parent),
+			"needs it", link.Name, link.Name, place(q)),
 	}}
+}
+
+// place is where a discipline hangs, as tc has it: "root", or "parent 1:1".
+func place(q qdisc.Qdisc) string {
+	if q.Parent == qdisc.Root {
+		return "root"
+	}
+	return "parent " + q.Parent.String()
 }
 
 // flowBound is a rate that a device's queue lets each connection have.

@@ -31,7 +31,7 @@ const (
 	limitRefusal   Limit = "refusal"   // this host drops, and nothing says where
 	LimitPolicer   Limit = "policer"   // a filter of this host's own, that drops
 	LimitEmulator  Limit = "emulator"  // netem on this host
-	LimitQueue     Limit = "queue"     // this host's own, which is too short
+	LimitQueue     Limit = "queue"     // this host's own, which is too short, or drops too soon
 	LimitFlow      Limit = "flow"      // what this host's queue lets each connection have
 	limitFragments Limit = "fragments" // packets are too large for a device of this host, or for the path
 	limitSetting   Limit = "setting"   // of this host's TCP
@@ -95,7 +95,7 @@ func (l Limit) codes() []Code {
 	case LimitEmulator:
 		return []Code{"netem-here"}
 	case LimitQueue:
-		return []Code{"queue-drops"}
+		return []Code{"queue-drops", "aqm-interval-short"}
 	case LimitFlow:
 		return []Code{"flow-rate-here"}
 	}
@@ -123,6 +123,7 @@ func (p *patient) bottleneck() Bottleneck {
 	card, queuesBound := p.boundQueue()
 	held := p.slowingTallies()
 	_, here := p.dropsHere()
+	hasty, drops := p.dropsSoon()
 	group, capped := p.capped()
 	clamp, clampedBy := p.routeWith(locksCwnd)
 	route, routed := p.windowRoute()
@@ -168,6 +169,9 @@ func (p *patient) bottleneck() Bottleneck {
 	case clampedBy && p.many(s.Clamped):
 		return limitedBy(limitRoute, "this host: %s have the %s on their way that the route %s allows.", of(s.Clamped),
 			text.Counted(clamp.Metrics["cwnd"], "segment"), routeName(clamp))
+	case drops:
+		return limitedBy(LimitQueue, "this host: %s; %s have a minimum RTT of %s.", p.soon(hasty), busy,
+			millis(s.MinRTT))
 	case p.lossy():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound() && p.sendBuffersSet():
@@ -425,7 +429,8 @@ func (p *patient) lossy() bool {
 	_, _, emulating := p.emulator() // no counter tells what it spoils
 	_, policed := p.policer()
 	_, ruled := p.rule()
-	if emulating || policed || ruled || p.swallows() {
+	_, soon := p.dropsSoon()
+	if emulating || policed || ruled || soon || p.swallows() {
 		return false
 	}
 	return p.losing() && (p.mayDrop() == "" || p.lostBeyond())

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -35,6 +36,12 @@ func bounds(t *testing.T) []bound {
 		}
 	}
 	nothing := func(*host.Sockets) {}
+	soon := func(ms int) func(*host.Facts) {
+		return func(f *host.Facts) {
+			uplink(t, fmt.Sprintf("cake bandwidth 100mbit dual-dsthost rtt %dms", ms), 1)(f)
+			rose("eth0.queue_drops", 17, "eth0.tx_packets", 9000)(f)
+		}
+	}
 	speed := func(r units.Rate) func(*host.Facts) { return func(f *host.Facts) { f.Links[1].Speed = r } }
 	cpu := func(f *host.Facts) { f.Deep.CPU = 0.5 }
 	forwards := sysctl("ipv4.ip_forward", "1")
@@ -117,6 +124,27 @@ func bounds(t *testing.T) []bound {
 		{"lossy behind netem", facts(uplink(t, "netem corrupt 3%", 1), lossyAt(0.03, 4.8e6)), LimitEmulator},
 		{"lossy beside a netem that nothing passes", facts(lossyAt(0.03, 4.8e6), inBand(t, "netem loss 3%", 5e7, 0)),
 			LimitPath},
+		{"a CoDel with a quarter of the RTT", facts(soon(12), loadOf(nothing), roundTrip(48)), limitUnknown},
+		{"a CoDel with less", facts(soon(11), loadOf(nothing), roundTrip(48)), LimitQueue},
+		{"the same, and it drops less", facts(soon(11), loadOf(nothing), roundTrip(48),
+			rose("eth0.queue_drops", 16, "eth0.tx_packets", 9000)), limitUnknown},
+		{"the same near its rate", facts(soon(11), loadOf(func(s *host.Sockets) { s.Rate = 70e6 }), roundTrip(48)),
+			LimitShaper},
+		{"the same at one look", facts(soon(11), loadOf(nothing), roundTrip(48),
+			func(f *host.Facts) { f.Deep.Listened, f.Deep.Rose = 0, nil }), limitUnknown},
+		{"the same, and programs that are slow", facts(soon(11), roundTrip(48),
+			loadOf(func(s *host.Sockets) { s.App = 9 }), roundTrip(48)), LimitProgram},
+		{"the same, and receivers", facts(soon(11), loadOf(func(s *host.Sockets) { s.Receiver = 5 }), roundTrip(48)),
+			limitReceiver},
+		{"the same, and send buffers", facts(soon(11), loadOf(func(s *host.Sockets) { s.Buffer = 5 }), roundTrip(48)),
+			LimitBuffer},
+		{"the same, and a queue elsewhere", facts(soon(11), load, roundTrip(48)), LimitRate},
+		{"the same, and what it drops is lost", facts(soon(11), lossyAt(0.03, 4.8e6), roundTrip(48)), LimitQueue},
+		{"the same, and a path that loses far more", facts(soon(11), lossyAt(0.03, 31e6), roundTrip(48)), LimitPath},
+		{"a CoDel without a rate", facts(soon(11), uplink(t, "codel interval 11ms", 1), lossyAt(0.03, 4.8e6),
+			roundTrip(48)), LimitQueue},
+		{"the same of a full device", facts(soon(11), uplink(t, "codel interval 11ms", 1), roundTrip(48),
+			loadOf(func(s *host.Sockets) { s.Rate = 940e6 })), limitDevice},
 		{"an fq without room", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 20, "Ip.OutRequests", 9),
 			loadOf(nothing), refuses), LimitQueue},
 		{"an fq that hardly drops", facts(uplink(t, "fq limit 3", 1), rose("eth0.queue_drops", 19, "Ip.OutRequests", 9),

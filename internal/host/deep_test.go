@@ -500,9 +500,10 @@ func TestSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.QueueRTT, s.QueueMin, s.RTT = s.QueueRTT.Round(1e7), s.QueueMin.Round(1e6), s.RTT.Round(1e6)
+	s.MinRTT = s.MinRTT.Round(1e6)
 	want := Sockets{
 		Read: true, Total: 9, Congestion: map[string]int{"cubic": 8, "bbr": 1}, Accepted: 8, Busy: 6, Most: 6, Queueing: 2,
-		QueueRTT: 210e6, QueueMin: 48e6,
+		QueueRTT: 210e6, QueueMin: 48e6, MinRTT: 48e6,
 		// in steps of 3 %
 		Lossy: 2, LossyBBR: 1, LossyShare: 0.1, Receiver: 1, App: 1, Rate: 60e6, Fastest: 10e6, RTT: 49e6,
 	}

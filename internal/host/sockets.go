@@ -24,6 +24,7 @@ type Sockets struct {
 	Queueing   int            `json:"queueing"`            // busy, with an RTT far above its minimum
 	QueueRTT   units.Duration `json:"queue_rtt"`           // of those, the median RTT
 	QueueMin   units.Duration `json:"queue_min"`           // and their median minimum
+	MinRTT     units.Duration `json:"min_rtt,omitempty"`   // the median minimum RTT of the busy ones
 	Lossy      int            `json:"lossy"`               // busy, and losing packets with an RTT near its minimum
 	LossyBBR   int            `json:"lossy_bbr"`           // of those, under BBR
 	LossyShare units.Share    `json:"lossy_share"`         // of the bytes that those sent, what was sent again

@@ -90,7 +90,7 @@ func (s *Sockets) read(ask dump, links []Link, uplink string) error {
 
 // finish sums up what the busy connections have in common.
 func (a *aggregate) finish() {
-	a.QueueRTT, a.QueueMin = a.queueRTT.quantile(0.5), a.queueMin.quantile(0.5)
+	a.QueueRTT, a.QueueMin, a.MinRTT = a.queueRTT.quantile(0.5), a.queueMin.quantile(0.5), a.busyMin.quantile(0.5)
 	if a.sent > 0 {
 		a.LossyShare = units.Share(min(a.again/a.sent, 1))
 	}
@@ -218,6 +218,7 @@ type aggregate struct {
 	inside                     []netip.Prefix
 	listening                  [1 << 16 / 64]uint64 // ports, a bit each; listeners come before connections
 	queueRTT, queueMin, minRTT histogram
+	busyMin                    histogram
 	sent, again                float64            // bytes of lossy connections
 	each                       map[netip.Addr]int // busy ones, by where they go to
 	accepted, dialled          carried
@@ -441,6 +442,7 @@ func bringsIn(info *tcpInfo) bool {
 func (a *aggregate) busy(x *sender, lately account) (bound bool) {
 	info := &x.info
 	a.Busy++
+	a.busyMin.add(info.Min_rtt)
 	a.each[x.to]++
 	a.Most = max(a.Most, a.each[x.to])
 	rate := units.Rate(min(info.Delivery_rate, math.MaxUint32*128) * 8)

@@ -159,6 +159,27 @@ func FlowRate(s Spec) units.Rate {
 	return 0
 }
 
+// Interval is for how long a queue may stand before a CoDel drops; 0 of a discipline that is none.
+func Interval(s Spec) units.Duration {
+	switch q := s.(type) {
+	case Cake:
+		return q.RTT
+	case FQCodel:
+		return q.Interval
+	case codelSpec:
+		return q.Interval
+	}
+	return 0
+}
+
+// IntervalOption is what tc calls that of a kind.
+func IntervalOption(kind string) string {
+	if kind == "cake" || kind == "cake_mq" {
+		return "rtt"
+	}
+	return "interval"
+}
+
 // Shapes reports whether a stack enforces a rate.
 func (s Stack) Shapes() bool {
 	return slices.ContainsFunc(s, func(s Spec) bool { return Rate(s) != 0 })

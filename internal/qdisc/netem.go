@@ -64,8 +64,8 @@ type netemSpec struct {
 	Seed uint64 `json:"seed"`
 }
 
-// Unseeded is a Spec without the seed of its random numbers: where nobody chose one it is the kernel's, and says nothing
-// of what the discipline does.
+// Unseeded is a Spec without the seed of its random numbers: where nobody chose one it is the kernel's, and tells
+// nothing of what the discipline does.
 func Unseeded(s Spec) Spec {
 	if q, is := s.(netemSpec); is {
 		q.Seed = 0

@@ -2,7 +2,10 @@
 
 package qdisc
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // A discipline matters if a quarter of what leaves passes it, or such as it.
 func TestPassed(t *testing.T) {
@@ -64,5 +67,22 @@ func TestEmulates(t *testing.T) {
 	}
 	if !Emulates(Qdisc{Kind: "netem"}) || Emulates(Qdisc{Kind: "fq"}) {
 		t.Error("one that could not be read")
+	}
+}
+
+// Each kind of CoDel has its interval, by its own word for it.
+func TestInterval(t *testing.T) {
+	for text, want := range map[string]string{
+		"cake bandwidth 50mbit rtt 1ms":      "rtt 1ms",
+		"cake_mq bandwidth 50mbit rtt 240ms": "rtt 240ms",
+		"fq_codel":                           "interval 100ms",
+		"codel interval 20ms target 1ms":     "interval 20ms",
+		"fq":                                 "interval 0s",
+	} {
+		q := parsed(t, text, 0x10000, Root)
+		got := fmt.Sprintf("%s %s", IntervalOption(q.Kind), Interval(q.Spec))
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }
