@@ -234,7 +234,7 @@ func unseen() map[string][]string {
 // blames are what a finding is called that puts it on what is beyond this host.
 func blames() []doctor.Code {
 	return []doctor.Code{"path-loses-packets", "path-loses-packets-bbr", "queue-at-provider", "queue-below-shaper",
-		"queue-on-the-way-in", "receivers-bind"}
+		"queue-on-the-way-in"}
 }
 
 // routeWindow bounds the windows that this host announces by its default route.

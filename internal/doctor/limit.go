@@ -430,7 +430,7 @@ func (p *patient) lossy() bool {
 	_, policed := p.policer()
 	_, ruled := p.rule()
 	_, soon := p.dropsSoon()
-	if emulating || policed || ruled || soon || p.swallows() {
+	if emulating || policed || ruled || soon || p.swallows() || p.memoryShort() {
 		return false
 	}
 	return p.losing() && (p.mayDrop() == "" || p.lostBeyond())

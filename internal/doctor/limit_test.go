@@ -417,7 +417,7 @@ func agrees(t *testing.T, b Bottleneck, findings []Finding) {
 	unless := func(l Limit) bool { return b.Limit != l && says(l.codes()...) }
 	others := unless(LimitRate) || unless(LimitQueue)
 	switch b.Limit {
-	case LimitPolicer, LimitEmulator, limitRule, limitRefusal: // each of which drops what the path would seem to lose
+	case LimitPolicer, LimitEmulator, limitRule, limitRefusal, limitSetting: // they drop what the path seems to lose
 		others = others || says(LimitPath.codes()...)
 	}
 	if wrong || others || b.Lacks != "" && b.Try == "" {
