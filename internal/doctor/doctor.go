@@ -69,8 +69,8 @@ type check func(*patient) []Finding
 func checks() []check {
 	return []check{
 		uplinkDevice, here, boundQueues, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath,
-		interval, ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp, buffers,
-		severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, background, ecn, overridden,
+		interval, ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp,
+		buffers, severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, background, ecn, overridden,
 		changedSince, idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion, kernelHas,
 	}
 }

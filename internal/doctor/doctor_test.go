@@ -462,8 +462,8 @@ func servers(t *testing.T) []diagnosed {
 		{"netem at the ingress", facts(func(f *host.Facts) {
 			f.Links[1].Tree.Qdiscs = append(f.Links[1].Tree.Qdiscs, qdisc.Qdisc{Kind: "netem", Parent: qdisc.Ingress})
 		}), []string{"✓ Nothing to do."}},
-		{"netem's rate below a shaper's", facts(uplink(t, "htb rate 90mbit | netem rate 8mbit", 1), load, holds(160_000),
-			sockets(func(s *host.Sockets) { s.Rate = 7_600_000 })),
+		{"netem's rate below a shaper's", facts(uplink(t, "htb rate 90mbit | netem rate 8mbit", 1), load,
+			holds(160_000), sockets(func(s *host.Sockets) { s.Rate = 7_600_000 })),
 			[]string{"✗ netem is on eth0.", "✓ The queue is here."}},
 		{"fq's maxrate that binds", facts(uplink(t, "fq maxrate 5mbit", 1), load, noQueue,
 			sockets(func(s *host.Sockets) { s.Rate = 17 * 5e6 })),
