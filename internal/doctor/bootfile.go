@@ -23,6 +23,10 @@ func unreadFile(p *patient) []Finding {
 		if boot, ok := p.deep.AtBoot(s.Sysctl); ok && p.alike(s.Sysctl, boot.Value, s.Value) {
 			continue
 		}
+		taken := p.Takes(s.Sysctl, s.Value, p.Sysctls[s.Sysctl].Value)
+		if taken.Refused != "" && taken.Numbers == 0 {
+			continue // which sets nothing, whoever loads it: refused tells of it
+		}
 		file = s.File
 		lost = append(lost, text.Short(s.Sysctl))
 	}

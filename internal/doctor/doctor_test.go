@@ -576,6 +576,13 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"✗ This kernel has no prague."}},
 		{"a value that the kernel refuses", facts(set("core.rmem_max", "16M", "/etc/sysctl.d/a.conf", 2)),
 			[]string{"✗ The kernel refuses a value for rmem_max."}},
+		{"a value that the kernel refuses, in a file that no boot reads", facts(set("core.rmem_max", "16M",
+			"/etc/sysctl.conf", 1, unread)), []string{"✗ The kernel refuses a value for rmem_max."}},
+		{"a value that the kernel refuses, on its command line", facts(set("ipv4.tcp_rmem", "4096 131072 16M",
+			host.CommandLine, 0, passedOver)), []string{"✗ The kernel refuses a value for tcp_rmem."}},
+		{"a value that a script's command has for the kernel to refuse", facts(writer(host.Writer{By: "rc.local",
+			File: "/etc/rc.local", Line: 2, Sysctl: "net.core.rmem_max", Value: "16M",
+			Text: "sysctl -w net.core.rmem_max=16M"})), []string{"✗ The kernel refuses a value for rmem_max."}},
 		{"a value of which it takes a part", facts(
 			set("ipv4.tcp_rmem", "4096 131072 8589934592", "/etc/sysctl.conf", 2),
 			set("ipv4.tcp_rmem", "4096 131072 16777216", "/etc/sysctl.d/a.conf", 2, loses, passedOver)),

@@ -18,15 +18,26 @@ func refused(p *patient) (found []Finding) {
 	if !p.initial() {
 		return nil
 	}
-	const line, command = "The kernel refuses this line, at boot too: ", "The kernel refuses it: "
+	const command = "The kernel refuses it: "
 	for _, s := range p.deep.Settings {
 		if (s.Wins || s.Manual) && s.Masked == "" {
-			found = append(found, p.refuses(s.Sysctl, s.Value, s.Where(), line)...)
+			write := func(meant string) string { return "write:  " + s.Sysctl + " = " + meant }
+			verdict := "The kernel refuses this line, at boot too: "
+			switch {
+			case s.File == host.CommandLine:
+				verdict, write = "The kernel refuses it at every boot: ", func(meant string) string {
+					return "write:  sysctl." + s.Sysctl + "=" + quoted(meant)
+				}
+			case s.Unread:
+				verdict = "No boot reads that file, and when somebody loads it the kernel refuses this line: "
+			}
+			found = append(found, p.refuses(s.Sysctl, s.Value, s.Where(), verdict, write)...)
 		}
 	}
 	for _, w := range p.deep.Writers {
 		if w.Sysctl != "" && reachesKernel(w) {
-			found = append(found, p.refuses(w.Sysctl, w.Value, w.Where(), command)...)
+			write := func(meant string) string { return rewritten(w, meant) }
+			found = append(found, p.refuses(w.Sysctl, w.Value, w.Where(), command, write)...)
 		}
 	}
 	return found
@@ -49,7 +60,28 @@ func reachesKernel(w host.Writer) bool {
 	return plainValue.MatchString(w.Value) && (!editsText.MatchString(w.Text) || writesProc.MatchString(w.Text))
 }
 
-func (p *patient) refuses(sysctl, value, where, verdict string) []Finding {
+// quoted is a value as a word of the kernel's command line.
+func quoted(value string) string {
+	if strings.Contains(value, " ") {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// rewritten says how to write a line with another value: as it stands, where that is certain.
+func rewritten(w host.Writer, value string) string {
+	oneWord := !strings.Contains(value, " ") || strings.Contains(w.Value, " ") // needs no quotes that are not there
+	switch {
+	case w.Text == "": // of a file of settings
+		return "write:  " + w.Sysctl + " = " + value
+	case strings.Count(w.Text, w.Value) == 1 && oneWord && !strings.HasSuffix(w.Text, "…"):
+		return "write:  " + strings.Replace(w.Text, w.Value, value, 1)
+	}
+	return "write " + value + " there"
+}
+
+// refuses tells of a value that the kernel does not take. Write says how another one is written in its place.
+func (p *patient) refuses(sysctl, value, where, verdict string, write func(meant string) string) []Finding {
 	now, known := p.Sysctls[sysctl]
 	taken := p.Takes(sysctl, value, now.Value)
 	if !known || taken.Refused == "" || p.lacking(sysctl, value) != "" {
@@ -69,7 +101,7 @@ func (p *patient) refuses(sysctl, value, where, verdict string) []Finding {
 		f.Why += fmt.Sprintf(" It sets %s before that all the same.", text.Counted(taken.Numbers, "number"))
 	}
 	if meant := p.meant(sysctl, value); meant != "" {
-		f.Remark = "write:  " + sysctl + " = " + meant
+		f.Remark = write(meant)
 	}
 	if ignored := p.overwritten(sysctl); ignored != "" && taken.Numbers == 0 {
 		f.Why += " And " + ignored + " is not used, as this line comes later."
