@@ -14,8 +14,9 @@ import (
 
 // networkdKinds are networkd's sections that are queueing disciplines (systemd.network(5)).
 var networkdKinds = map[string]string{
-	"BandMultiQueueing": "multiq", "BFIFO": "bfifo", "CAKE": "cake", "ControlledDelay": "codel",
-	"DeficitRoundRobinScheduler": "drr", "EnhancedTransmissionSelection": "ets", "FairQueueing": "fq",
+	"BandMultiQueueing": "multiq", "BFIFO": "bfifo", "CAKE": "cake", "ClassfulMultiQueueing": "mq",
+	"ControlledDelay": "codel", "DeficitRoundRobinScheduler": "drr", "EnhancedTransmissionSelection": "ets",
+	"FairQueueing":                "fq",
 	"FairQueueingControlledDelay": "fq_codel", "FlowQueuePIE": "fq_pie", "GenericRandomEarlyDetection": "gred",
 	"HeavyHitterFilter": "hhf", "HierarchyTokenBucket": "htb", "NetworkEmulator": "netem", "PFIFO": "pfifo",
 	"PFIFOFast": "pfifo_fast", "PFIFOHeadDrop": "pfifo_head_drop", "PIE": "pie", "QuickFairQueueing": "qfq",

@@ -668,6 +668,7 @@ func TestNetworkd(t *testing.T) {
 		"[HeavyHitterFilter]\n":                            "hhf on e0",
 		"[GenericRandomEarlyDetection]\n":                  "gred on e0",
 		"[BandMultiQueueing]\n":                            "multiq on e0",
+		"[ClassfulMultiQueueing]\nHandle=1\n":              "mq on e0",
 		"[TrivialLinkEqualizer]\nId=0\n":                   "teql on e0",
 		"[BFIFO]\nLimitBytes=1M\n":                         "bfifo on e0",
 	} {
