@@ -51,13 +51,15 @@ var (
 	sysctlReads   = regexp.MustCompile(`^-\w*[pf](/\S+)?$`) // also the file behind it
 	procWrite     = regexp.MustCompile(
 		`(?:echo|printf(?:\s+["']?%[sdiu](?:\\n)?["']?)?)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*` +
-			`(?:>\|?|\|\s*(?:(?:sudo|doas)\s+(?:-\S+\s+)*)?(?:/\S*/)?tee\s(?:\s*-\S+\s)*)\s*` +
+			`(?:>[>|]?|\|\s*(?:(?:sudo|doas)\s+(?:-\S+\s+)*)?(?:/\S*/)?tee\s(?:\s*-\S+\s)*)\s*` +
 			`/proc/sys/(net/[a-z0-9_/]+)`)
 	// tee FILE <<< 1, cat > FILE <<< 1
 	procGiven = regexp.MustCompile(`\b(?:tee\s|cat\s*>).*?/proc/sys/(net/[a-z0-9_/]+).*<<<\s*["']?([^"';&|]+)`)
 	// tmpfiles.d(5): "w /PATH MODE USER GROUP AGE TEXT", of which each but the path may be "-".
 	tmpfilesWrite = regexp.MustCompile(`^w[+!=~^-]*\s+/proc/sys/(net/[a-z0-9_/]+)(?:\s+\S+){4}\s+"?([^"]*)`)
-	procQuoted    = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
+	// A folder that a script goes to, and a file there that something is written to.
+	procFolder = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:>[>|]?\s*|\btee\s+)["']?([a-z][a-z0-9_/]*)`)
+	procQuoted = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
 	// What tc is told by a pipe, and how a command's output is put in its place.
 	tcTold      = regexp.MustCompile(`(?:echo|printf)\s+(?:-\w+\s+)?(?:"([^"]*)"|'([^']*)')\s*\|\s*\S*$`)
 	substituted = regexp.MustCompile(`\$\([^()]*\)|` + "`[^`]*`")
@@ -135,7 +137,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		}
 		whole := l
 		if how != isRead {
-			if l = ends.runs(procQuoted.ReplaceAllString(l, "$1")); l == "" {
+			if l = ends.runs(procQuoted.ReplaceAllString(inFolder(l, dir), "$1")); l == "" {
 				continue
 			}
 			l, quote = keepLocal(l)
@@ -183,6 +185,26 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	}
 	for i := first; how == isRead && i < len(s.found); i++ {
 		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
+	}
+}
+
+// inFolder names the files of the kernel's settings in full that a line writes to by their names in a folder, which is
+// dir until the line goes elsewhere.
+func inFolder(l, dir string) string {
+	for from := 0; ; {
+		m := procFolder.FindStringSubmatchIndex(l[from:])
+		if m == nil {
+			return l
+		}
+		end := from + m[1]
+		if m[2] >= 0 {
+			dir = path.Clean(l[from+m[2] : from+m[3]])
+		} else if strings.HasPrefix(dir+"/", "/proc/sys/") {
+			name := from + m[4]
+			l = l[:name] + dir + "/" + l[name:]
+			end += len(dir) + 1
+		}
+		from = end
 	}
 }
 

@@ -590,6 +590,9 @@ func TestOneLine(t *testing.T) {
 			"echo 1 >| " + proc, "echo \"1\" > \"" + proc + "\"", "echo 1 | sudo -n tee -a " + proc,
 			"printf '%s' 1 > " + proc,
 			"printf '1\\n' > " + proc, "tee " + proc + " <<< 1", "cat > " + proc + " <<< \"1\"", ecn + ">/dev/null",
+			"echo 1 >> " + proc, "echo 1 >>" + proc + "; true", "cd /proc/sys/net/ipv4; echo 1 > tcp_ecn",
+			"cd /proc/sys/net/ipv4\necho 1 >tcp_ecn", "cd /proc/sys && echo 1 >> net/ipv4/tcp_ecn",
+			"(cd \"/proc/sys/net/ipv4/\" && echo 1 | tee tcp_ecn >/dev/null)",
 			"[ -w " + proc + " ] && echo 1 > " + proc, "sh -c \"echo 1 > " + proc + "\"", "x=$(" + ecn + ")",
 		},
 		"": {
@@ -607,6 +610,7 @@ func TestOneLine(t *testing.T) {
 			"subprocess.run(['ip', 'netns', 'exec', 'b', 'tc', 'qdisc', 'add', 'root'])",
 			"ip netns exec blue /root/q.sh", "if false; then " + tc + "; fi", "ssh router " + tc,
 			"docker run --sysctl net.ipv4.tcp_ecn=1 img", "ssh web " + ecn,
+			"cd /proc/sys/net/core; echo 1 > tcp_ecn", "cd /root; echo 1 > tcp_ecn",
 			"exit 0\n" + tc, "true; exit # done\n" + ecn + "\n" + tc, "if [ a ]; then\n true\nfi\nexit 0\n" + tc,
 			"case $1 in a) exit;; esac\nf() {\n exit 1\n}\nexit 1\n" + tc,
 			"if [ 0 = 1 ]; then\n" + tc + "\nfi", "if ! true; then " + tc + "; fi", "false && " + tc,
