@@ -48,6 +48,8 @@ var (
 		`\$\(` + tcFound + `\)|` + "`" + tcFound + "`" + `)["']?[\s,]+(.*)|\$\{?\w+\}?["']?\s+(qdisc\s.*))`)
 	sysctlKey     = regexp.MustCompile(`net[./](?:core|ipv4|ipv6|mptcp)[./][a-z0-9_./]+`)
 	sysctlCommand = regexp.MustCompile(`(?:^|[^\w.-])sysctl["']?[\s,]+(.*)`)
+	// systemd-sysctl(8), whose arguments are files.
+	systemdSysctl = regexp.MustCompile(`(?:^|[^\w.-])systemd-sysctl["']?[\s,]+(.*)`)
 	sysctlReads   = regexp.MustCompile(`^-\w*[pf](/\S+)?$`) // also the file behind it
 	procWrite     = regexp.MustCompile(
 		`(?:echo|printf(?:\s+["']?%[sdiu](?:\\n)?["']?)?)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*` +
@@ -435,6 +437,11 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 	}
 	for _, m := range procGiven.FindAllStringSubmatch(l, -1) {
 		s.assign(w, m[1], m[2])
+	}
+	if m := systemdSysctl.FindStringSubmatch(l); m != nil && w.Idle == "" && !strings.Contains(l, "--cat-config") {
+		for _, word := range tcWords(m[1]) {
+			s.load(w, word)
+		}
 	}
 	for tail := l; w.Idle == ""; {
 		m := sysctlCommand.FindStringSubmatch(tail)

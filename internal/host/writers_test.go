@@ -272,6 +272,11 @@ func TestPlaces(t *testing.T) {
 			"usr/local/sbin/q.sh":      executable(begin + tc)}, ""},
 		"put aside": {fstest.MapFS{"etc/network/if-up.d/q.dpkg-old": executable(begin + tc),
 			"etc/cron.daily/q~": executable(begin + tc), "etc/init.d/q.bak": file(begin + tc)}, ""},
+		"systemd-sysctl of a file": {fstest.MapFS{
+			"etc/rc.local": executable(begin + "/usr/lib/systemd/systemd-sysctl --prefix=/net /etc/my.conf\n" +
+				"/lib/systemd/systemd-sysctl\nsystemd-sysctl --cat-config /etc/no.conf\n"),
+			"etc/my.conf": file(bbr + "=bbr\n"), "etc/no.conf": file("net.ipv4.tcp_ecn=1\n")},
+			"rc.local /etc/my.conf:1 " + bbr + "=bbr"},
 		"a name without .conf": {fstest.MapFS{
 			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
 			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
