@@ -227,8 +227,9 @@ var (
 )
 
 // inUnit looks at a unit as a whole, of which a file is a part: whether its commands run in another network namespace,
-// and by its key up to which line of the file values are forgotten, by an empty one that comes later (systemd.unit(5)).
-func (s *scanner) inUnit(file string, text []byte) (ownNetwork bool, forgotten map[string]int) {
+// or not at all, as another drop-in of that name takes its place, and by its key up to which line of the file values
+// are forgotten, by an empty one that comes later (systemd.unit(5)).
+func (s *scanner) inUnit(file string, text []byte) (elsewhere bool, forgotten map[string]int) {
 	unit, dropIn := path.Base(file), !strings.HasSuffix(file, ".service")
 	if dropIn {
 		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
@@ -237,8 +238,7 @@ func (s *scanner) inUnit(file string, text []byte) (ownNetwork bool, forgotten m
 	if unit == template && s.device != "" {
 		unit = strings.Replace(template, "@.", "@"+s.device+".", 1)
 	}
-	above := []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system",
-		"usr/lib/systemd/system", "lib/systemd/system"}
+	above := unitDirs()
 	var dirs []string
 	for _, name := range slices.Compact([]string{unit, template}) {
 		for _, dir := range above {
@@ -264,6 +264,9 @@ func (s *scanner) inUnit(file string, text []byte) (ownNetwork bool, forgotten m
 			here = len(texts)
 		}
 		texts = append(texts, s.read(all.path[name]))
+	}
+	if here < 0 {
+		return true, nil
 	}
 	last := map[string]string{}
 	forgotten = map[string]int{}

@@ -114,14 +114,15 @@ const (
 	isPart                 // so, by run-parts(8), which passes over most names with a dot
 )
 
-// spots are all of them. Of what packages ship below /usr only the units are looked at that somebody has enabled.
+// spots are all of them. Of what packages ship below /usr only the units are looked at that are enabled, and what
+// modprobe(8) is told.
 func spots() []spot {
 	const (
 		boot, up, tunnel = "at every boot", "whenever the device comes up", "whenever the tunnel comes up"
 		appears, starts  = "whenever the device appears", "whenever the unit starts"
 		times, built     = "at its times", "when the system is built"
 		leased, guest    = "whenever DHCP gives an address", "whenever libvirt starts a guest or a network"
-		firewall         = "whenever the firewall starts"
+		firewall, loaded = "whenever the firewall starts", "whenever the module is loaded"
 	)
 	return []spot{
 		{by: "udev", dir: "etc/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
@@ -181,8 +182,10 @@ func spots() []spot {
 		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
 		{by: "rc.local", file: "etc/rc.d/rc.local", runs: isScript, when: boot},
 		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},
-		{by: "modprobe", dir: "etc/modprobe.d", suffix: ".conf", runs: isCommands,
-			when: "whenever the module is loaded"},
+		{by: "modprobe", dir: "etc/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
+		{by: "modprobe", dir: "run/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
+		{by: "modprobe", dir: "usr/local/lib/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
+		{by: "modprobe", dir: "usr/lib/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
 		{by: "tinc", dir: "etc/tinc", sub: "*", suffix: "tinc-up", runs: isScript, when: tunnel},
 		{by: "netctl", dir: "etc/netctl", runs: isCommands, when: up},
 		{by: "ifup", file: "sbin/ifup-local", runs: isScript, when: up}, // Red Hat's
@@ -193,6 +196,9 @@ func spots() []spot {
 		{by: "modules-load", file: "etc/modules", when: boot},
 	}
 }
+
+// masks are those of whose files of one name only that in the first of their folders counts.
+var masks = map[string]bool{"udev": true, "systemd unit": true, "tmpfiles": true, "modprobe": true}
 
 // Device is the device whose queue it sets, as far as that is known.
 func (w Writer) Device() string {
@@ -234,6 +240,7 @@ func (w Writer) When() string {
 func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	s := scanner{tree: t, called: map[string]bool{}, loaded: map[string]bool{}}
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
+	masked := map[string]bool{}
 	off := t.cloudInitOff()
 	units, instances := t.enabled()
 	for _, p := range spots() {
@@ -241,6 +248,12 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 			continue
 		}
 		for _, name := range t.files(p) {
+			if first := p.by + " " + path.Base(name); masks[p.by] && p.sub == "" {
+				if masked[first] {
+					continue
+				}
+				masked[first] = true
+			}
 			// NetworkManager reads files of any name but these.
 			aside := p.runs == isRead && putAside.MatchString(path.Base(name))
 			if to, ok := t.resolve(name); aside || ok && seen[to] {
@@ -393,27 +406,41 @@ func (t *tree) sourced() (names []string) {
 	return names
 }
 
+// unitDirs are where units are, the first first. The administrator's are in the first two.
+func unitDirs() []string {
+	return []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system",
+		"usr/lib/systemd/system", "lib/systemd/system"}
+}
+
 // enabled are the units of packages that are started at boot: a link leads to them, and no unit of the same name comes
 // before them (systemd.unit(5)). Instances are those of templates, by the template's name.
 func (t *tree) enabled() (names []string, instances map[string][]string) {
 	instances = map[string][]string{}
-	dirs := []string{"etc/systemd/system", "run/systemd/system"}
-	for _, sub := range t.subdirectories(dirs[0]) {
-		if !strings.HasSuffix(sub, ".wants") && !strings.HasSuffix(sub, ".requires") {
-			continue
-		}
-		for _, unit := range t.list(path.Join(dirs[0], sub), ".service") {
-			if before, after, ok := strings.Cut(strings.TrimSuffix(unit, ".service"), "@"); ok && after != "" {
-				template := before + "@.service"
-				instances[template] = append(instances[template], after)
+	seen := map[string]bool{} // links: one that leads nowhere masks those of its name in later folders
+	for _, above := range unitDirs() {
+		for _, sub := range t.subdirectories(above) {
+			if ext := path.Ext(sub); ext != ".wants" && ext != ".requires" && ext != ".upholds" {
+				continue
 			}
-			name, ok := t.resolve(path.Join(dirs[0], sub, unit))
-			replaced := slices.ContainsFunc(dirs, func(dir string) bool {
-				_, err := fs.Lstat(t.root, path.Join(dir, path.Base(name)))
-				return dir == path.Dir(name) || err == nil
-			})
-			if ok && !replaced && !slices.Contains(names, name) {
-				names = append(names, name)
+			for _, unit := range t.list(path.Join(above, sub), ".service") {
+				name, ok := t.resolve(path.Join(above, sub, unit))
+				link := path.Join(sub, unit)
+				masked := seen[link]
+				seen[link] = true
+				if masked || !ok || path.Ext(name) != ".service" {
+					continue
+				}
+				if before, after, ok := strings.Cut(strings.TrimSuffix(unit, ".service"), "@"); ok && after != "" &&
+					!slices.Contains(instances[before+"@.service"], after) {
+					instances[before+"@.service"] = append(instances[before+"@.service"], after)
+				}
+				replaced := slices.ContainsFunc(unitDirs()[:2], func(dir string) bool {
+					_, err := fs.Lstat(t.root, path.Join(dir, path.Base(name)))
+					return dir == path.Dir(name) || err == nil
+				})
+				if !replaced && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
 			}
 		}
 	}
@@ -438,8 +465,7 @@ func (s *scanner) bootUnit(file string) bool {
 	}
 	template := instance.ReplaceAllString(unit, "@.service")
 	stem := strings.TrimSuffix(unit, ".service")
-	dirs := []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system",
-		"usr/lib/systemd/system", "lib/systemd/system"}
+	dirs := unitDirs()
 	var text []byte
 	for _, dir := range dirs {
 		if text = s.read(path.Join(dir, template)); text != nil {

@@ -277,6 +277,33 @@ func TestPlaces(t *testing.T) {
 				"/lib/systemd/systemd-sysctl\nsystemd-sysctl --cat-config /etc/no.conf\n"),
 			"etc/my.conf": file(bbr + "=bbr\n"), "etc/no.conf": file("net.ipv4.tcp_ecn=1\n")},
 			"rc.local /etc/my.conf:1 " + bbr + "=bbr"},
+		"a module of a package's, and one that is masked": {fstest.MapFS{
+			"usr/lib/modprobe.d/a.conf": file("install tcp_bbr sysctl -w " + bbr + "=bbr\n"),
+			"usr/lib/modprobe.d/b.conf": file("install tcp_bbr " + tc), "etc/modprobe.d/b.conf": link("/dev/null")},
+			"modprobe /usr/lib/modprobe.d/a.conf:1 " + bbr + "=bbr"},
+		"files that are masked": {fstest.MapFS{
+			"usr/local/lib/tmpfiles.d/a.conf":       file("w /proc/sys/net/ipv4/tcp_ecn - - - - 1\n"),
+			"etc/tmpfiles.d/a.conf":                 link("/dev/null"),
+			"run/tmpfiles.d/b.conf":                 file("w /proc/sys/net/ipv4/tcp_ecn - - - - 1\n"),
+			"etc/tmpfiles.d/b.conf":                 file(""),
+			"run/udev/rules.d/c.rules":              file("RUN+=\"/sbin/" + strings.TrimSpace(tc) + "\"\n"),
+			"etc/udev/rules.d/c.rules":              link("/dev/null"),
+			"run/systemd/system/a.service":          file("[Service]\nExecStart=/sbin/" + tc),
+			"etc/systemd/system/a.service":          link("/dev/null"),
+			"run/systemd/system/b.service.d/q.conf": file("[Service]\nExecStartPost=/sbin/" + tc),
+			"etc/systemd/system/b.service.d/q.conf": link("/dev/null"),
+			"run/systemd/system/c.service.d/q.conf": file("[Service]\nExecStartPost=/sbin/" + tc),
+			"etc/systemd/system/c.service.d/q.conf": file("")}, ""},
+		"units that their packages enable": {fstest.MapFS{
+			"usr/lib/systemd/system/q.service":                            file("[Service]\nExecStart=/sbin/" + tc),
+			"usr/lib/systemd/system/multi-user.target.wants/q.service":    link("../q.service"),
+			"usr/local/lib/systemd/system/r@.service":                     file("[Service]\nExecStart=/sbin/tc qdisc add dev %i root fq\n"),
+			"usr/local/lib/systemd/system/a.target.requires/r@e1.service": link("../r@.service"),
+			"usr/lib/systemd/system/m.service":                            file("[Service]\nExecStart=/sbin/" + tc),
+			"usr/lib/systemd/system/multi-user.target.wants/m.service":    link("../m.service"),
+			"etc/systemd/system/multi-user.target.wants/m.service":        link("/dev/null")},
+			"systemd unit /usr/lib/systemd/system/q.service:2" + shaped +
+				"; systemd unit /usr/local/lib/systemd/system/r@.service:2 fq on e1"},
 		"a name without .conf": {fstest.MapFS{
 			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
 			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
@@ -328,6 +355,8 @@ func TestScriptPlaces(t *testing.T) {
 		"etc/tinc/vpn/tinc-up":                   "tinc",
 		"sbin/ifup-local":                        "ifup",
 		"etc/anacrontab":                         "cron",
+		"usr/lib/modprobe.d/a.conf":              "modprobe",
+		"run/modprobe.d/a.conf":                  "modprobe",
 	} {
 		d := settings(fstest.MapFS{name: executable("#!/bin/sh\ntc qdisc add dev eth0 root fq\n")})
 		if len(d.Writers) != 1 || told(d.Writers[0]) != want+" /"+name+":2 fq on eth0" ||
