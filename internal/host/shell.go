@@ -11,7 +11,7 @@ const endWords = `(?:(?:pre-|post-|if)?down|force-stop|stop(?:ped)?|release|expi
 
 var (
 	// Lines that run when something ends, by who reads them: systemd.service(5), interfaces(5), wg-quick(8),
-	// openvpn(8), netctl.profile(5), modprobe.d(5).
+	// openvpn(8), netctl.profile(5), modprobe.d(5), keepalived.conf(5), whose comments may begin with "!".
 	endLine = map[string]*regexp.Regexp{
 		"systemd unit": regexp.MustCompile(`^ExecStop(?:Post)?\s*=`),
 		"ifupdown":     regexp.MustCompile(`^(?:pre-|post-)?down\s`),
@@ -19,6 +19,7 @@ var (
 		"OpenVPN":      regexp.MustCompile(`^(?:down|route-pre-down|client-disconnect)\s`),
 		"netctl":       regexp.MustCompile(`^ExecDown(?:Pre|Post)=`),
 		"modprobe":     regexp.MustCompile(`^remove\s`),
+		"keepalived":   regexp.MustCompile(`^(?:notify_stop\s|!)`),
 	}
 	// A branch of a script, a function, and a condition for that.
 	caseLabel   = regexp.MustCompile(`^\(?\s*((?:[\w*"'.:-]+\s*\|\s*)*[\w*"'.:-]+)\s*\)\s*(.*)$`)

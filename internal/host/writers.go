@@ -123,6 +123,7 @@ func spots() []spot {
 		times, built     = "at its times", "when the system is built"
 		leased, guest    = "whenever DHCP gives an address", "whenever libvirt starts a guest or a network"
 		firewall, loaded = "whenever the firewall starts", "whenever the module is loaded"
+		state            = "whenever keepalived changes its state"
 	)
 	return []spot{
 		{by: "udev", dir: "etc/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
@@ -160,6 +161,12 @@ func spots() []spot {
 		{by: "ppp", file: "etc/ppp/ip-up.local", runs: isScript, when: tunnel},
 		{by: "libvirt", dir: "etc/libvirt/hooks", runs: isScript, when: guest},
 		{by: "libvirt", dir: "etc/libvirt/hooks", sub: "*.d", runs: isScript, when: guest},
+		{by: "keepalived", file: "etc/keepalived/keepalived.conf", runs: isCommands, when: state},
+		{by: "keepalived", dir: "etc/keepalived/conf.d", suffix: ".conf", runs: isCommands, when: state},
+		{by: "strongSwan", file: "etc/ipsec.conf", runs: isCommands, when: tunnel},
+		{by: "strongSwan", file: "etc/swanctl/swanctl.conf", runs: isCommands, when: tunnel},
+		{by: "strongSwan", dir: "etc/swanctl/conf.d", suffix: ".conf", runs: isCommands, when: tunnel},
+		{by: "wicked", dir: "etc/wicked/scripts", runs: isScript, when: up}, // SUSE's
 		{by: "Shorewall", file: "etc/shorewall/start", runs: isCommands, when: firewall},
 		{by: "Shorewall", file: "etc/shorewall/started", runs: isCommands, when: firewall},
 		{by: "profile.d", dir: "etc/profile.d", suffix: ".sh", runs: isCommands, when: "whenever somebody logs in"},

@@ -304,6 +304,13 @@ func TestPlaces(t *testing.T) {
 			"etc/systemd/system/multi-user.target.wants/m.service":        link("/dev/null")},
 			"systemd unit /usr/lib/systemd/system/q.service:2" + shaped +
 				"; systemd unit /usr/local/lib/systemd/system/r@.service:2 fq on e1"},
+		"keepalived's scripts": {fstest.MapFS{
+			"etc/keepalived/keepalived.conf": file("vrrp_instance a {\n notify_master \"/opt/s.sh\" root\n" +
+				" notify_stop /opt/t.sh\n}\n"),
+			"opt/s.sh": executable(begin + tc), "opt/t.sh": executable(begin + tc)}, "keepalived /opt/s.sh:2" + shaped},
+		"strongSwan's scripts": {fstest.MapFS{"etc/ipsec.conf": file("conn a\n leftupdown=/opt/s.sh\n"),
+			"etc/swanctl/conf.d/a.conf": file("updown = /opt/t.sh\n"), "opt/s.sh": executable(begin + tc),
+			"opt/t.sh": executable(begin + tc)}, "strongSwan /opt/s.sh:2" + shaped + "; strongSwan /opt/t.sh:2" + shaped},
 		"a name without .conf": {fstest.MapFS{
 			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
 			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
@@ -357,6 +364,7 @@ func TestScriptPlaces(t *testing.T) {
 		"etc/anacrontab":                         "cron",
 		"usr/lib/modprobe.d/a.conf":              "modprobe",
 		"run/modprobe.d/a.conf":                  "modprobe",
+		"etc/wicked/scripts/q":                   "wicked",
 	} {
 		d := settings(fstest.MapFS{name: executable("#!/bin/sh\ntc qdisc add dev eth0 root fq\n")})
 		if len(d.Writers) != 1 || told(d.Writers[0]) != want+" /"+name+":2 fq on eth0" ||
