@@ -94,14 +94,16 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 		text = oneLine(bootCommands(text))
 	}
 	var forgotten map[string]int // by a unit's key, up to which line of the file its values are
+	unit := text
 	if by == "systemd unit" && how == isCommands {
-		var own bool
-		if own, forgotten = s.inUnit(file, text); own {
+		var skips bool
+		if skips, forgotten, unit = s.inUnit(file, text); skips {
 			return
 		}
 	}
 	defer func(device string) { s.device = device }(s.device)
 	ends := ending{line: endLine[by], script: how == isScript || how == isPart}
+	variables := variablesOf(by, how, unit)
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
@@ -123,7 +125,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			if l == heredoc {
 				heredoc = ""
 			} else {
-				s.queue(w, tcWords(l))
+				s.queue(w, tcWords(variables.fill(l)))
 			}
 			continue
 		case told != "":
@@ -142,7 +144,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			if l = ends.runs(procQuoted.ReplaceAllString(inFolder(l, dir), "$1")); l == "" {
 				continue
 			}
-			l, quote = keepLocal(l)
+			l, quote = keepLocal(variables.fill(l))
 		}
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
@@ -228,8 +230,8 @@ var (
 
 // inUnit looks at a unit as a whole, of which a file is a part: whether its commands run in another network namespace,
 // or not at all, as another drop-in of that name takes its place, and by its key up to which line of the file values
-// are forgotten, by an empty one that comes later (systemd.unit(5)).
-func (s *scanner) inUnit(file string, text []byte) (elsewhere bool, forgotten map[string]int) {
+// are forgotten, by an empty one that comes later (systemd.unit(5)). Whole are the texts of all its parts.
+func (s *scanner) inUnit(file string, text []byte) (skips bool, forgotten map[string]int, whole []byte) {
 	unit, dropIn := path.Base(file), !strings.HasSuffix(file, ".service")
 	if dropIn {
 		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
@@ -266,7 +268,7 @@ func (s *scanner) inUnit(file string, text []byte) (elsewhere bool, forgotten ma
 		texts = append(texts, s.read(all.path[name]))
 	}
 	if here < 0 {
-		return true, nil
+		return true, nil, nil
 	}
 	last := map[string]string{}
 	forgotten = map[string]int{}
@@ -282,7 +284,8 @@ func (s *scanner) inUnit(file string, text []byte) (elsewhere bool, forgotten ma
 			}
 		}
 	}
-	return isOn.MatchString(last["NetworkNamespacePath"]) || isOn.MatchString(last["PrivateNetwork"]), forgotten
+	skips = isOn.MatchString(last["NetworkNamespacePath"]) || isOn.MatchString(last["PrivateNetwork"])
+	return skips, forgotten, bytes.Join(texts, []byte("\n"))
 }
 
 // bootCommands leaves of cloud-init's configuration what it runs at every boot: bootcmd. What it runs and writes

@@ -354,3 +354,110 @@ func commandEnd(l string, begin int) (end int, open byte) {
 	}
 	return len(l), quote
 }
+
+var (
+	assignment = regexp.MustCompile(`^(?:(?:export|local|readonly|declare|typeset)\s+(?:-\w+\s+)*)?` +
+		`([A-Za-z_]\w*)\+?=(.*)$`)
+	// A value that a file has for one, and the names that are given values in another way.
+	literal  = regexp.MustCompile("^(?:\"([^\"`\\\\]*)\"|'([^']*)'|([^\\s\"'`|&;<>()\\\\]*))$")
+	filledIn = regexp.MustCompile(`\$[^A-Za-z_{]|\$\{\w*[^\w}]`)
+	giver    = regexp.MustCompile(`\b(?:for|select|getopts\s+\S+)\s+([A-Za-z_]\w*)|\bread\s+((?:-\w+\s+|\w+\s*)+)`)
+	sourcing = regexp.MustCompile(`(?m)(?:^|[;&|{]|\bthen|\bdo)\s*(?:\.|source)\s+\S`)
+	variable = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)\b|\{([A-Za-z_]\w*)\})`)
+	// systemd.exec(5)
+	environment     = regexp.MustCompile(`^Environment\s*=(.*)$`)
+	environmentWord = regexp.MustCompile(`"(\w+)=([^"]*)"|'(\w+)=([^']*)'|(\w+)=(\S*)`)
+)
+
+// variables are what the variables of a file stand for to which it gives one value, by their names.
+type variables map[string]string
+
+// variablesOf finds them in a script, a crontab or a unit. Where another file is read in, which may give another value,
+// only those are told that are beginnings of commands, of several words.
+func variablesOf(by string, how runs, text []byte) variables {
+	values, doubts := variables{}, map[string]bool{}
+	give := func(name, value string, ok bool) {
+		before, again := values[name]
+		doubts[name] = doubts[name] || !ok || again && before != value
+		values[name] = value
+	}
+	reads := false
+	unit := by == "systemd unit" && how == isCommands
+	if !unit && how != isScript && how != isPart && by != "cron" {
+		return nil
+	}
+	for _, l := range logicalLines(text) {
+		if unit {
+			reads = reads || strings.HasPrefix(l, "EnvironmentFile")
+			if m := environment.FindStringSubmatch(l); m != nil {
+				for _, m := range environmentWord.FindAllStringSubmatch(m[1], -1) {
+					give(m[1]+m[3]+m[5], m[2]+m[4]+m[6], true)
+				}
+			}
+			continue
+		}
+		reads = reads || sourcing.MatchString(l)
+		for _, m := range giver.FindAllStringSubmatch(l, -1) {
+			for _, name := range strings.Fields(m[1] + " " + m[2]) {
+				give(name, "", false)
+			}
+		}
+		for _, part := range parts(l) {
+			if m := assignment.FindStringSubmatch(part.text[len(leading.FindString(part.text)):]); m != nil {
+				value := literal.FindStringSubmatch(m[2])
+				ok := value != nil && !filledIn.MatchString(m[2]) && !strings.Contains(part.text, "+=")
+				if value == nil {
+					value = make([]string, 4)
+				}
+				give(m[1], value[1]+value[2]+value[3], ok)
+			}
+		}
+	}
+	for name, value := range values {
+		if doubts[name] || reads && !strings.Contains(value, " ") {
+			delete(values, name)
+		}
+	}
+	return values
+}
+
+// fill puts their values in the place of variables, and leaves out where these are given.
+func (v variables) fill(l string) string {
+	const deepest = 4
+	if len(v) == 0 || !strings.Contains(l, "$") && !strings.Contains(l, "=") {
+		return l
+	}
+	all := parts(l)
+	kept := all[:0:0]
+	for _, part := range all {
+		m := assignment.FindStringSubmatch(part.text[len(leading.FindString(part.text)):])
+		if m != nil && strings.Contains(v[m[1]], " ") && literal.MatchString(m[2]) {
+			continue
+		}
+		kept = append(kept, part)
+	}
+	if len(kept) < len(all) {
+		l = joinParts(kept)
+	}
+	for range deepest {
+		filled := variable.ReplaceAllStringFunc(l, func(written string) string {
+			if value, known := v[strings.Trim(written, "${}")]; known {
+				return value
+			}
+			return written
+		})
+		if filled == l {
+			break
+		}
+		l = filled
+	}
+	return l
+}
+
+func joinParts(all []pipeline) string {
+	var texts []string
+	for _, part := range all {
+		texts = append(texts, part.text)
+	}
+	return strings.Join(texts, "; ")
+}

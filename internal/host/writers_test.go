@@ -295,9 +295,10 @@ func TestPlaces(t *testing.T) {
 			"run/systemd/system/c.service.d/q.conf": file("[Service]\nExecStartPost=/sbin/" + tc),
 			"etc/systemd/system/c.service.d/q.conf": file("")}, ""},
 		"units that their packages enable": {fstest.MapFS{
-			"usr/lib/systemd/system/q.service":                            file("[Service]\nExecStart=/sbin/" + tc),
-			"usr/lib/systemd/system/multi-user.target.wants/q.service":    link("../q.service"),
-			"usr/local/lib/systemd/system/r@.service":                     file("[Service]\nExecStart=/sbin/tc qdisc add dev %i root fq\n"),
+			"usr/lib/systemd/system/q.service":                         file("[Service]\nExecStart=/sbin/" + tc),
+			"usr/lib/systemd/system/multi-user.target.wants/q.service": link("../q.service"),
+			"usr/local/lib/systemd/system/r@.service": file("[Service]\nExecStart=/sbin/tc qdisc " +
+				"add dev %i root fq\n"),
 			"usr/local/lib/systemd/system/a.target.requires/r@e1.service": link("../r@.service"),
 			"usr/lib/systemd/system/m.service":                            file("[Service]\nExecStart=/sbin/" + tc),
 			"usr/lib/systemd/system/multi-user.target.wants/m.service":    link("../m.service"),
@@ -307,10 +308,12 @@ func TestPlaces(t *testing.T) {
 		"keepalived's scripts": {fstest.MapFS{
 			"etc/keepalived/keepalived.conf": file("vrrp_instance a {\n notify_master \"/opt/s.sh\" root\n" +
 				" notify_stop /opt/t.sh\n}\n"),
-			"opt/s.sh": executable(begin + tc), "opt/t.sh": executable(begin + tc)}, "keepalived /opt/s.sh:2" + shaped},
+			"opt/s.sh": executable(begin + tc), "opt/t.sh": executable(begin + tc)},
+			"keepalived /opt/s.sh:2" + shaped},
 		"strongSwan's scripts": {fstest.MapFS{"etc/ipsec.conf": file("conn a\n leftupdown=/opt/s.sh\n"),
 			"etc/swanctl/conf.d/a.conf": file("updown = /opt/t.sh\n"), "opt/s.sh": executable(begin + tc),
-			"opt/t.sh": executable(begin + tc)}, "strongSwan /opt/s.sh:2" + shaped + "; strongSwan /opt/t.sh:2" + shaped},
+			"opt/t.sh": executable(begin + tc)},
+			"strongSwan /opt/s.sh:2" + shaped + "; strongSwan /opt/t.sh:2" + shaped},
 		"a name without .conf": {fstest.MapFS{
 			"etc/sysctl.d/99-bbr": file(bbr + " = bbr\n"), "etc/sysctl.d/a.conf.bak": file(bbr + "=x\n"),
 			"etc/sysctl.d/README.x": file(bbr + "=x\n")},
@@ -932,6 +935,52 @@ func TestIgnoredLines(t *testing.T) {
 				got != "" && d.Idle[0].Where() != "/"+name+":1" {
 				t.Errorf("%s: %q: %q, want %q", name, line, got, want)
 			}
+		}
+	}
+}
+
+// What a script's variable stands for, where the script gives it one value, and that of a unit.
+func TestVariables(t *testing.T) {
+	const begin, root, unit = "#!/bin/sh\n", "qdisc replace dev ens3 root cake", "etc/systemd/system/a.service"
+	for _, c := range []struct{ name, text, want string }{
+		{"etc/rc.local", begin + "TC=\"/sbin/tc qdisc\"\n$TC replace dev ens3 root cake", "cake on ens3"},
+		{"etc/rc.local", begin + "TC='tc qdisc'; ${TC} replace dev ens3 root cake", "cake on ens3"},
+		{"etc/rc.local", begin + "Q=\"" + root + "\"; tc $Q", "cake on ens3"},
+		{"etc/rc.local", begin + "Q=\"tc " + root + "\"\n$Q || exit", "cake on ens3"},
+		{"etc/rc.local", begin + "NS=\"ip netns exec blue\"; $NS tc " + root, ""},
+		{"etc/rc.local", begin + "NS=\nNS=\"ip netns exec blue\"; $NS tc " + root, "cake on ens3"},
+		{"etc/rc.local", begin + "export DEV=wlan0\ntc qdisc replace dev $DEV root cake", "cake on wlan0"},
+		{"etc/rc.local", begin + "DEV=wlan0 # mine\nQ=\"dev $DEV root\"\ntc qdisc replace $Q cake", "cake on wlan0"},
+		{"etc/rc.local", begin + "f() {\n local DEV=wlan0\n tc qdisc replace dev \"$DEV\" root cake\n}\nf",
+			"cake on wlan0"},
+		{"etc/rc.local", begin + "DEV=wlan0\nDEV=$(x)\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "DEV=$(x)\nDEV=wlan0\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "DEV=wlan0\ntc -b - <<E\nqdisc replace dev $DEV root cake\nE", "cake on wlan0"},
+		{"etc/rc.local", begin + "RUN=echo\n$RUN tc " + root, ""},
+		{"etc/rc.local", begin + "DEV=wlan0\nDEV=eth0\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "DEV=wlan0\nfor DEV in a b; do tc qdisc replace dev $DEV root cake; done",
+			"cake on $DEV"},
+		{"etc/rc.local", begin + "DEV=wlan0\nread -r DEV\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "DEV=wlan0\n. /etc/default/q\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "DEV=$1\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "ON=no\n[ $ON = yes ] && tc " + root, "cake on ens3"},
+		{"etc/rc.local", begin + "DEV=wlan0 /opt/x\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "MAX=1\nsysctl -w net.ipv4.tcp_ecn=$MAX", "net.ipv4.tcp_ecn=1"},
+		{"etc/crontab", "DEV=wlan0\n@reboot root tc qdisc replace dev $DEV root cake", "cake on wlan0"},
+		{unit, "[Service]\nEnvironment=X=1 \"DEV=wlan0\"\nExecStart=/sbin/tc qdisc replace dev ${DEV} root cake",
+			"cake on wlan0"},
+		{unit, "[Service]\nEnvironment=DEV=wlan0\nEnvironmentFile=/etc/default/q\n" +
+			"ExecStart=/sbin/tc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{unit + ".d/a.conf", "[Service]\nEnvironment=DEV=eth1", "cake on $DEV"},
+		{unit, "[Service]\nType=cake\nExecStart=/sbin/tc qdisc replace dev ens3 root $Type", "a queue on ens3"},
+	} {
+		root := fstest.MapFS{c.name: executable(c.text + "\n")}
+		if c.name == unit+".d/a.conf" {
+			root[unit] = file("[Service]\nEnvironment=DEV=eth0\nExecStart=/sbin/tc qdisc replace dev $DEV root cake\n")
+		}
+		d := settings(root)
+		if got := sets(d.Writers); got != c.want {
+			t.Errorf("%s: %q: %q, want %q", c.name, c.text, got, c.want)
 		}
 	}
 }
