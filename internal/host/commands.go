@@ -104,6 +104,8 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	defer func(device string) { s.device = device }(s.device)
 	ends := ending{line: endLine[by], script: how == isScript || how == isPart}
 	variables := variablesOf(by, how, unit)
+	var guarded guards
+	hook := by == "dhclient" || by == "dhcpcd" || by == "hotplug"
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
@@ -112,9 +114,6 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			s.boot = strings.HasPrefix(l, "@reboot")
 		}
 		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == isCommands && m != nil {
-			s.device = m[1]
-		}
-		if m := onlyFor.FindStringSubmatch(l); how == isPart && m != nil {
 			s.device = m[1]
 		}
 		if s.device != "" {
@@ -140,6 +139,12 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			continue
 		}
 		whole := l
+		if how == isScript || how == isPart || hook {
+			l = guarded.fill(l)
+			if dev := guarded.blocks[0].values["IFACE"]; dev != "" && how == isPart {
+				s.device = dev // of the scripts that it calls, too
+			}
+		}
 		if how != isRead {
 			if l = ends.runs(procQuoted.ReplaceAllString(inFolder(l, dir), "$1")); l == "" {
 				continue
@@ -214,10 +219,7 @@ func inFolder(l, dir string) string {
 
 var (
 	// interfaces(5): a device's part, and what names it in there, as in a template of systemd's (systemd.unit(5)).
-	stanza = regexp.MustCompile(`^iface\s+([\w.-]+)`)
-	// A script of if-up.d that has nothing to do for other devices.
-	onlyFor = regexp.MustCompile(`^(?:\[\[?|test)\s+"?\$\{?IFACE\}?"?\s+==?\s+["']?([\w.-]+)["']?(?:\s*\]\]?)?\s*` +
-		`\|\|\s*exit\b`)
+	stanza         = regexp.MustCompile(`^iface\s+([\w.-]+)`)
 	deviceVariable = regexp.MustCompile(`\$\{?IFACE\b\}?|%[iI]\b`)
 	// Keys of a unit by which its commands run in another network namespace (systemd.exec(5)).
 	namespaceKey = regexp.MustCompile(`(?m)^\s*(NetworkNamespacePath|PrivateNetwork)[ \t]*=[ \t]*(.*?)[ \t\r]*$`)

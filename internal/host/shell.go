@@ -358,10 +358,12 @@ func commandEnd(l string, begin int) (end int, open byte) {
 var (
 	assignment = regexp.MustCompile(`^(?:(?:export|local|readonly|declare|typeset)\s+(?:-\w+\s+)*)?` +
 		`([A-Za-z_]\w*)\+?=(.*)$`)
-	// A value that a file has for one, and the names that are given values in another way.
+	// A value that a file has for one, and the names that are given values in another way, or may be
+	// from without.
 	literal  = regexp.MustCompile("^(?:\"([^\"`\\\\]*)\"|'([^']*)'|([^\\s\"'`|&;<>()\\\\]*))$")
 	filledIn = regexp.MustCompile(`\$[^A-Za-z_{]|\$\{\w*[^\w}]`)
-	giver    = regexp.MustCompile(`\b(?:for|select|getopts\s+\S+)\s+([A-Za-z_]\w*)|\bread\s+((?:-\w+\s+|\w+\s*)+)`)
+	giver    = regexp.MustCompile(`\b(?:for|select|getopts\s+\S+)\s+([A-Za-z_]\w*)|\bread\s+((?:-\w+\s+|\w+\s*)+)|` +
+		`(?:\[|test)\s+-[nz]\s+["']?\$\{?(\w+)`)
 	sourcing = regexp.MustCompile(`(?m)(?:^|[;&|{]|\bthen|\bdo)\s*(?:\.|source)\s+\S`)
 	variable = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)\b|\{([A-Za-z_]\w*)\})`)
 	// systemd.exec(5)
@@ -398,7 +400,7 @@ func variablesOf(by string, how runs, text []byte) variables {
 		}
 		reads = reads || sourcing.MatchString(l)
 		for _, m := range giver.FindAllStringSubmatch(l, -1) {
-			for _, name := range strings.Fields(m[1] + " " + m[2]) {
+			for _, name := range strings.Fields(strings.Join(m[1:], " ")) {
 				give(name, "", false)
 			}
 		}

@@ -954,6 +954,7 @@ func TestVariables(t *testing.T) {
 		{"etc/rc.local", begin + "f() {\n local DEV=wlan0\n tc qdisc replace dev \"$DEV\" root cake\n}\nf",
 			"cake on wlan0"},
 		{"etc/rc.local", begin + "DEV=wlan0\nDEV=$(x)\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
+		{"etc/rc.local", begin + "[ -z \"$DEV\" ] && DEV=wlan0\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
 		{"etc/rc.local", begin + "DEV=$(x)\nDEV=wlan0\ntc qdisc replace dev $DEV root cake", "cake on $DEV"},
 		{"etc/rc.local", begin + "DEV=wlan0\ntc -b - <<E\nqdisc replace dev $DEV root cake\nE", "cake on wlan0"},
 		{"etc/rc.local", begin + "RUN=echo\n$RUN tc " + root, ""},
@@ -981,6 +982,55 @@ func TestVariables(t *testing.T) {
 		d := settings(root)
 		if got := sets(d.Writers); got != c.want {
 			t.Errorf("%s: %q: %q, want %q", c.name, c.text, got, c.want)
+		}
+	}
+}
+
+// What a script does only for a device of one name, it does for no other.
+func TestGuards(t *testing.T) {
+	const tc = "tc qdisc replace dev $IFACE root cake"
+	const one, every, none = "cake on wlan0", "cake on $IFACE", ""
+	for text, want := range map[string]string{
+		"if [ \"$IFACE\" = wlan0 ]; then\n " + tc + "\nfi":                             one,
+		"if [ \"$IFACE\" = \"wlan0\" ]; then " + tc + "; fi":                           one,
+		"if [[ $IFACE == wlan0 && $2 == up ]]; then\n " + tc + "\nfi":                  one,
+		"if [ $IFACE = wlan0 ] && [ $2 = up ]; then\n " + tc + "\nfi":                  one,
+		"if [ $IFACE = wlan0 ] || [ $2 = up ]; then\n " + tc + "\nfi":                  every,
+		"if [ $IFACE = wlan0 ]; then\n true\nelse\n " + tc + "\nfi":                    every,
+		"if [ $IFACE = wlan0 ]; then\n true\nfi\n" + tc:                                every,
+		"if [ $IFACE = wlan0 ]; then\n if a; then b; fi\n " + tc + "\nfi":              one,
+		"if [ a ]; then\n b\nelif [ $IFACE = wlan0 ]; then\n " + tc + "\nfi":           one,
+		"if [ $IFACE != wlan0 ]; then\n " + tc + "\nfi":                                every,
+		"if [ $IFACE = wlan0 ]; then\n tc qdisc replace dev eth0 root cake\nfi":        "cake on eth0",
+		"[ $IFACE = wlan0 ] && " + tc:                                                  one,
+		"[ $IFACE = wlan0 ] && true\n" + tc:                                            every,
+		"test \"$IFACE\" = wlan0 && { true; " + tc + "; }":                             one,
+		"[ $IFACE = wlan0 ] || exit 0\n" + tc:                                          one,
+		"[ $IFACE != wlan0 ] && exit\n" + tc:                                           one,
+		"[ $IFACE = lo ] && exit\n" + tc:                                               every,
+		"if [ $IFACE != wlan0 ]; then exit 0; fi\n" + tc:                               one,
+		"if [ $IFACE != wlan0 ]; then\n exit 0\nfi\n" + tc:                             one,
+		"if a; then\n [ $IFACE = wlan0 ] || exit\nfi\n" + tc:                           every,
+		"case \"$IFACE\" in\n wlan0)\n  " + tc + "\n ;;\nesac":                         one,
+		"case $IFACE in wlan0) " + tc + ";; esac":                                      one,
+		"case $IFACE in\n eth0) true ;;\n wlan*) " + tc + " ;;\nesac":                  "cake on wlan*",
+		"case $IFACE in\n wlan0) true ;;\n *) " + tc + " ;;\nesac":                     every,
+		"case $IFACE in\n wlan0) case $2 in up) " + tc + ";; esac;;\nesac":             one,
+		"case $IFACE in wlan0) true;; esac\n" + tc:                                     every,
+		"case $2 in\n up) " + tc + " ;;\nesac":                                         every,
+		"IF=$1\nif [ \"$IF\" = wlan0 ]; then\n tc qdisc replace dev $IF root cake\nfi": one,
+		"if [ \"$1\" = wlan0 ]; then\n tc qdisc replace dev $1 root cake\nfi":          one,
+		"[ $1 = wlan0 ] || exit\nf() {\n tc qdisc replace dev $1 root cake\n}":         "cake on $1",
+		"if [ $IFACE != wlan0 ]; then a && b && exit; fi\n" + tc:                       every,
+		"[ a ] || [ $IFACE = wlan0 ] || exit\n" + tc:                                   every,
+		"if [ $IFACE = wlan0 ]; then IFACE=$(x); " + tc + "; fi":                       every,
+		"if [ $IFACE = wlan0 ]; then\n ip netns exec a " + tc + "\nfi":                 none,
+	} {
+		for _, name := range []string{"etc/network/if-up.d/q", "etc/networkd-dispatcher/routable.d/q"} {
+			d := settings(fstest.MapFS{name: executable("#!/bin/sh\n" + text + "\n")})
+			if got := sets(d.Writers); got != want {
+				t.Errorf("%s:\n%s\n%q, want %q", name, text, got, want)
+			}
 		}
 	}
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"regexp"
+	"strings"
+)
+
+// guards follow through a script where in it a variable can have but one value, as only then it comes there:
+// if [ "$IFACE" = wlan0 ], case, &&, and what comes behind an exit for all others.
+type guards struct {
+	blocks   []block // of which the first is the file
+	inTest   bool    // between if and then
+	anyOther bool    // one of the tests there is enough
+}
+
+// block is a part of a script that ends with fi, esac or }.
+type block struct {
+	end      string
+	values   map[string]string // of variables, by their names
+	of       string            // the variable of a case
+	label    bool              // comes next in it
+	function bool              // it is a function, or in one: what it is handed has the names 1, 2 …
+	// that a variable must not have for the block to be run, and whether the script ends in it
+	name, not string
+	exits     bool
+}
+
+var (
+	opener = regexp.MustCompile(`^(?:(?:then|do|else)\b\s*|[{(]\s*)*`)
+	equal  = regexp.MustCompile(`^(?:(?:el)?if\s+)?(?:\[\[?|test)\s+["']?\$\{?(\w+)\}?["']?\s+(==?|!=)\s+` +
+		`["']?([\w.-]+)["']?(?:\s*\]\]?)?$`)
+	caseOf     = regexp.MustCompile(`^case\s+(?:["']?\$\{?(\w+)\}?["']?|.*?)\s+in\b\s*`)
+	functionOf = regexp.MustCompile(`^(?:function\s+[\w-]+\s*(?:\(\s*\))?|[\w-]+\s*\(\s*\))\s*\{\s*`)
+	oneLabel   = regexp.MustCompile(`^["']?([\w.-]+\*?)["']?$`)
+	endOf      = regexp.MustCompile(`^(?:fi\b|esac\b|\})`)
+	beginning  = regexp.MustCompile(`^(?:el)?if\s`)
+	anyName    = regexp.MustCompile(`\$(?:\w\b|[A-Za-z_]\w*\b|\{\w+\})`)
+)
+
+// top is the innermost block.
+func (g *guards) top() *block {
+	if len(g.blocks) == 0 {
+		g.push("")
+	}
+	return &g.blocks[len(g.blocks)-1]
+}
+
+func (g *guards) push(end string) *block {
+	inside := len(g.blocks) > 0 && g.top().function
+	g.blocks = append(g.blocks, block{end: end, values: map[string]string{}, function: inside})
+	return g.top()
+}
+
+// pop leaves a block. Where the script ends in it but for one value of a variable, what comes behind has that.
+func (g *guards) pop(end string) {
+	left := *g.top()
+	if end == "" || left.end != end {
+		return
+	}
+	g.blocks = g.blocks[:len(g.blocks)-1]
+	if left.exits && left.not != "" {
+		g.top().values[left.name] = left.not
+	}
+}
+
+// forget drops what is known of variables that a part gives another value.
+func (g *guards) forget(text string) {
+	var names []string
+	if m := assignment.FindStringSubmatch(text); m != nil {
+		names = append(names, m[1])
+	}
+	for _, m := range giver.FindAllStringSubmatch(text, -1) {
+		names = append(names, strings.Fields(strings.Join(m[1:], " "))...)
+	}
+	for _, b := range g.blocks {
+		for name := range b.values {
+			if strings.HasPrefix(text, "shift") && name[0] <= '9' {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
+			delete(b.values, name)
+		}
+	}
+}
+
+// fill puts in a line what variables can only be in the place of their names.
+func (g *guards) fill(l string) string {
+	all := parts(l)
+	chain := map[string]string{} // what && has made sure of
+	changed := false
+	g.top()
+	for i, p := range all {
+		before, test := "", (*block)(nil)
+		if i > 0 {
+			before = all[i-1].after
+		}
+		if before != "&&" {
+			clear(chain)
+		}
+		rest := g.enter(p.text, chain)
+		filled := anyName.ReplaceAllStringFunc(rest, func(written string) string {
+			name := strings.Trim(written, "${}")
+			if value, known := chain[name]; known {
+				return value
+			}
+			for _, b := range g.blocks {
+				if value, known := b.values[name]; known && (name[0] > '9' || b.function == g.top().function) {
+					return value
+				}
+			}
+			return written
+		})
+		changed = changed || filled != rest
+		all[i].text = p.text[:len(p.text)-len(rest)] + filled
+		g.forget(rest)
+		if strings.HasPrefix(rest, "elif") {
+			test = g.top()
+			test.values, test.not = map[string]string{}, ""
+		} else if beginning.MatchString(rest) {
+			test = g.push("fi")
+		}
+		if test != nil {
+			g.inTest, g.anyOther = true, false
+		}
+		g.anyOther = g.anyOther || g.inTest && p.after == "||"
+		m := equal.FindStringSubmatch(rest)
+		switch {
+		case g.inTest && g.anyOther:
+			g.top().values, g.top().not = map[string]string{}, ""
+		case m == nil && exits.MatchString(rest):
+			g.top().exits = before != "&&" && before != "||"
+			if made := i > 0 && (i == 1 || all[i-2].after != "&&" && all[i-2].after != "||"); made && !g.inTest {
+				if m := equal.FindStringSubmatch(all[i-1].text); m != nil && (m[2] == "!=") == (before == "&&") &&
+					(before == "&&" || before == "||") {
+					g.top().values[m[1]] = m[3]
+				}
+			}
+		case m == nil:
+		case g.inTest && m[2] != "!=":
+			g.top().values[m[1]] = m[3]
+		case g.inTest && test != nil && p.after != "&&":
+			test.name, test.not = m[1], m[3]
+		case !g.inTest && m[2] != "!=" && p.after == "&&" && before != "||":
+			chain[m[1]] = m[3]
+		}
+		if end := endOf.FindString(rest); end != "" {
+			g.pop(end)
+		}
+		if p.after == ";;" && g.top().end == "esac" {
+			g.top().label, g.top().values = true, map[string]string{}
+		}
+	}
+	if !changed {
+		return l
+	}
+	var text strings.Builder
+	for _, p := range all {
+		text.WriteString(p.text + " " + p.after + " ")
+	}
+	return strings.TrimSpace(text.String())
+}
+
+// enter leaves behind the words with which a part of a line begins, and notes where they lead.
+func (g *guards) enter(text string, chain map[string]string) (rest string) {
+	for rest = text; ; {
+		words := opener.FindString(rest)
+		if g.top().label {
+			words = ""
+		}
+		rest = rest[len(words):]
+		if strings.Contains(words, "then") || strings.Contains(words, "do") {
+			g.inTest = false
+		}
+		if strings.Contains(words, "else") {
+			g.top().values, g.top().not = map[string]string{}, ""
+		}
+		if strings.Contains(words, "{") {
+			b := g.push("}")
+			for name, value := range chain {
+				b.values[name] = value
+			}
+		}
+		if m := caseLabel.FindStringSubmatch(rest); m != nil && g.top().label {
+			g.top().label = false
+			if name := oneLabel.FindStringSubmatch(m[1]); name != nil && g.top().of != "" {
+				g.top().values[g.top().of] = name[1]
+			}
+			rest = m[2]
+			continue
+		}
+		if name := functionOf.FindString(rest); name != "" {
+			g.push("}").function = true
+			rest = rest[len(name):]
+			continue
+		}
+		m := caseOf.FindStringSubmatch(rest)
+		if m == nil {
+			return rest
+		}
+		b := g.push("esac")
+		b.of, b.label = m[1], true
+		rest = rest[len(m[0]):]
+	}
+}
