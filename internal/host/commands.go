@@ -24,6 +24,7 @@ type scanner struct {
 	called map[string]bool // scripts that have been read
 	device string          // that a line's variable for one means, where that is known
 	boot   bool            // the lines run at boot, or may
+	timer  bool            // only a timer starts the unit, and not at boot
 	// files of settings that a command has sysctl(8) read; true: at boot
 	loaded map[string]bool
 	units  map[string][]byte // the texts of the administrator's units, by their names; nil: not read yet
@@ -109,7 +110,8 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
-		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle}
+		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle,
+			Timer: s.timer}
 		if by == "cron" && how == isCommands {
 			s.boot = strings.HasPrefix(l, "@reboot")
 		}

@@ -35,7 +35,8 @@ type Writer struct {
 	Before []Match `json:"before,omitempty"`
 	// TuneD sets sysctls, and then those of /etc/sysctl.d again (reapply_sysctl in tuned-main.conf(5))
 	Yields bool   `json:"yields,omitempty"`
-	Text   string `json:"text,omitempty"` // of the line
+	Timer  bool   `json:"timer,omitempty"` // that alone starts the unit, and not at boot
+	Text   string `json:"text,omitempty"`  // of the line
 }
 
 // What a writer sets where a line is a command that only its program understands.
@@ -226,6 +227,9 @@ func (w Writer) Queue() string {
 
 // When says when the line takes effect.
 func (w Writer) When() string {
+	if w.Timer {
+		return "at its time"
+	}
 	switch w.By {
 	case "networkd":
 		return "whenever the device comes up"
@@ -318,18 +322,19 @@ func (s *scanner) scanEach(by, name string, how runs, idle string, instances []s
 		instances = []string{""}
 	}
 	text := s.read(name)
+	s.timer = false
 	switch by {
 	case "cron", "profile.d", "libvirt", "NixOS": // at other times; a line of cron's may say another one
 		s.boot = false
 	case "systemd unit":
-		s.boot = s.bootUnit(name)
+		s.boot, s.timer = s.bootUnit(name)
 	default:
 		s.boot = true
 	}
 	for _, s.device = range instances {
 		s.scan(by, name, text, how, idle)
 	}
-	s.device = ""
+	s.device, s.timer = "", false
 }
 
 // deduplicate leaves of writers that are alike the first.
@@ -464,8 +469,9 @@ var (
 )
 
 // bootUnit reports whether a unit, or the one that a drop-in is for, may run at boot. It does not where it waits for
-// somebody to enable it, and nobody has: neither does a link lead to it, nor another unit name it.
-func (s *scanner) bootUnit(file string) bool {
+// somebody to enable it, and nobody has: neither does a link lead to it, nor another unit name it. Nor does it where
+// nothing but a timer starts it that is for other times.
+func (s *scanner) bootUnit(file string) (boot, timer bool) {
 	unit := path.Base(file)
 	if !strings.HasSuffix(unit, ".service") {
 		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
@@ -479,9 +485,7 @@ func (s *scanner) bootUnit(file string) bool {
 			break
 		}
 	}
-	if !installed.Match(text) {
-		return true
-	}
+	var timers [][]byte
 	for _, dir := range dirs {
 		for _, sub := range s.subdirectories(dir) {
 			pulls := strings.HasSuffix(sub, ".wants") || strings.HasSuffix(sub, ".requires") ||
@@ -491,12 +495,21 @@ func (s *scanner) bootUnit(file string) bool {
 			}
 			for _, name := range s.list(path.Join(dir, sub), "") {
 				by := path.Ext(name)
-				if name == unit || unit == template && instance.ReplaceAllString(name, "@.service") == unit ||
+				if by == ".timer" && strings.TrimSuffix(name, by) == stem {
+					timers = append(timers, s.read(path.Join(dir, sub, name)))
+				} else if name == unit || unit == template && instance.ReplaceAllString(name, "@.service") == unit ||
 					strings.TrimSuffix(name, by) == stem && by != ".service" {
-					return true
+					return true, false
 				}
 			}
 		}
+	}
+	if len(timers) > 0 {
+		boot = slices.ContainsFunc(timers, firesAtBoot)
+		return boot, !boot
+	}
+	if !installed.Match(text) {
+		return true, false
 	}
 	if s.units == nil {
 		s.units = map[string][]byte{}
@@ -508,10 +521,30 @@ func (s *scanner) bootUnit(file string) bool {
 	}
 	for name, text := range s.units {
 		if name != unit && name != template && bytes.Contains(text, []byte(unit)) {
-			return true
+			return true, false
 		}
 	}
-	return false
+	return false, false
+}
+
+// firesAtBoot reports whether a timer starts its unit at boot, or may: systemd.timer(5).
+func firesAtBoot(text []byte) bool {
+	var boot, calendar, makesUp bool
+	for _, l := range logicalLines(text) {
+		key, value, _ := strings.Cut(l, "=")
+		switch key, value = strings.TrimSpace(key), strings.TrimSpace(value); {
+		case key == "Persistent":
+			makesUp = isOn.MatchString(value)
+		case !strings.HasPrefix(key, "On"):
+		case value == "": // which forgets all of them
+			boot, calendar = false, false
+		case key == "OnCalendar":
+			calendar = true
+		case key == "OnBootSec" || key == "OnStartupSec" || key == "OnActiveSec":
+			boot = true
+		}
+	}
+	return boot || calendar && makesUp
 }
 
 // ufw reads the sysctl file that the firewall applies when it starts (ufw-framework(8)).

@@ -827,7 +827,8 @@ func TestWhoReadsSysctlConf(t *testing.T) {
 		d := settings(fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.conf": file(ecn + "=2"),
 			unit:    file("[Service]\nExecStart=/opt/a\n[Install]\nWantedBy=multi-user.target\n"),
 			"opt/a": executable(begin + "sysctl -p\n"),
-			name:    executable("#!/bin/sh\n[Unit]\n" + map[bool]string{true: "Wants=a.service\n/opt/a\n"}[reads])})
+			name: executable("#!/bin/sh\n[Unit]\n" +
+				map[bool]string{true: "Wants=a.service\n/opt/a\nOnBootSec=9\n"}[reads])})
 		if len(d.Settings) != 1 || d.Settings[0].Unread == reads {
 			t.Errorf("a unit that waits for somebody to enable it, and %s: %+v", name, d.Settings)
 		}
@@ -1032,5 +1033,45 @@ func TestGuards(t *testing.T) {
 				t.Errorf("%s:\n%s\n%q, want %q", name, text, got, want)
 			}
 		}
+	}
+}
+
+// A unit that only a timer starts runs at boot where the timer says so, and else at its time.
+func TestTimers(t *testing.T) {
+	const unit, timer = "etc/systemd/system/a.service", "etc/systemd/system/a.timer"
+	const wants = "etc/systemd/system/timers.target.wants/a.timer"
+	const often, starts, at = "at its time", "whenever the unit starts", "\n[Install]\nWantedBy=timers.target\n"
+	for _, c := range []struct {
+		timer, install, want string
+		link                 bool
+	}{
+		{"OnBootSec=1min", "", starts, true},
+		{"OnStartupSec=1min", "", starts, true},
+		{"OnActiveSec=1min", "", starts, true},
+		{"OnCalendar=daily\nPersistent=true", "", starts, true},
+		{"OnCalendar=daily", "", often, true},
+		{"OnCalendar=daily\nPersistent=no", "", often, true},
+		{"OnBootSec=\nOnCalendar=daily", "", often, true},
+		{"OnCalendar=daily", "[Install]\nWantedBy=multi-user.target\n", often, true},
+		{"OnCalendar=daily", "", starts, false},
+	} {
+		root := fstest.MapFS{"usr/lib/systemd/systemd-sysctl": file(""), "etc/sysctl.conf": file("net.ipv4.tcp_ecn=2"),
+			unit: file("[Service]\nExecStart=/sbin/sysctl -w net.ipv4.tcp_sack=0\nExecStartPost=/sbin/sysctl -p\n" +
+				c.install),
+			timer: file("[Timer]\n" + c.timer + at)}
+		if c.link {
+			root[wants] = link("../a.timer")
+		}
+		d := settings(root)
+		if len(d.Writers) != 1 || d.Writers[0].When() != c.want || len(d.Settings) != 1 ||
+			d.Settings[0].Unread != (c.want == often) {
+			t.Errorf("%q, %q: %+v, %+v", c.timer, c.install, d.Writers, d.Settings)
+		}
+	}
+	d := settings(fstest.MapFS{unit: file("[Service]\nExecStart=/sbin/sysctl -w net.ipv4.tcp_sack=0\n" +
+		"[Install]\nWantedBy=multi-user.target\n"), timer: file("[Timer]\nOnCalendar=daily\n"),
+		wants: link("../a.timer"), "etc/systemd/system/multi-user.target.wants/a.service": link("../a.service")})
+	if len(d.Writers) != 1 || d.Writers[0].When() != starts {
+		t.Errorf("also enabled itself: %+v", d.Writers)
 	}
 }
