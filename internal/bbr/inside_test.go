@@ -320,18 +320,18 @@ func TestInCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	const bytes = 128 << 20
-	whole := map[string]time.Duration{}
+	duration := map[string]time.Duration{}
 	for _, name := range []string{"bbr", Name} {
 		choose(t, name)
 		c := connect(t)
 		c.carry(bytes / 8)
 		start := time.Now()
 		c.carry(bytes)
-		whole[name] = time.Since(start)
-		t.Logf("%s takes %v for %d MiB", name, whole[name], bytes>>20)
+		duration[name] = time.Since(start)
+		t.Logf("%s takes %v for %d MiB", name, duration[name], bytes>>20)
 		c.close()
 	}
-	if whole[Name]*100 > whole["bbr"]*105 {
+	if duration[Name]*100 > duration["bbr"]*105 {
 		t.Error("more than 1.05 of bbr's")
 	}
 	if err := os.WriteFile("/proc/sys/kernel/bpf_stats_enabled", []byte("1"), 0); err != nil {

@@ -379,8 +379,8 @@ type variables map[string]string
 func variablesOf(by string, how runs, text []byte) variables {
 	values, doubts := variables{}, map[string]bool{}
 	give := func(name, value string, ok bool) {
-		before, again := values[name]
-		doubts[name] = doubts[name] || !ok || again && before != value
+		before, known := values[name]
+		doubts[name] = doubts[name] || !ok || known && before != value
 		values[name] = value
 	}
 	reads := false

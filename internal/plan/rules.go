@@ -589,8 +589,8 @@ func TakesBPFBBR(f host.Facts) bool {
 		f.Objects[bbr.Name] == host.Yes
 }
 
-// register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change, or
-// nothing here could choose it.
+// register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change,
+// or nothing here could choose it.
 func (d *draft) register() error {
 	if d.facts.Sysctls[congestionControl].ReadOnly {
 		return nil

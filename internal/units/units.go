@@ -162,8 +162,8 @@ func spokenTwice(s string) error {
 	}
 	var rates [2]string
 	for i, m := range all {
-		number, other := submatch(s, m, 1), all[1-i]
-		unit := unitOf(number, submatch(s, other, 1), submatch(s, other, 2))
+		number, second := submatch(s, m, 1), all[1-i]
+		unit := unitOf(number, submatch(s, second, 1), submatch(s, second, 2))
 		if rates[i] = inRates(number, submatch(s, m, 2), unit); rates[i] == "" {
 			return nil
 		}
@@ -193,10 +193,10 @@ func submatch(s string, indices []int, n int) string {
 }
 
 // unitOf is the unit of a number without one beside another with a suffix: the same, but "1 Gbit/s / 50" is 50 Mbit/s.
-func unitOf(number, other, suffix string) string {
+func unitOf(number, neighbour, suffix string) string {
 	a, err := strconv.ParseFloat(number, 64)
-	b, otherErr := strconv.ParseFloat(other, 64)
-	if err == nil && otherErr == nil && a > b && strings.ContainsAny(suffix[:min(1, len(suffix))], "gGtT") {
+	b, wrong := strconv.ParseFloat(neighbour, 64)
+	if err == nil && wrong == nil && a > b && strings.ContainsAny(suffix[:min(1, len(suffix))], "gGtT") {
 		return "mbit"
 	}
 	return suffix
