@@ -87,7 +87,8 @@ func doctorCases() map[string]struct {
 				ledOut("ifb", 0, netlink.TCA_EGRESS_REDIR, 900)(t, link)
 				setRoot("ifbx", "netem loss 2%")
 			}},
-		"netem-once": {nil, "netem loss 1%", "noqueue", "", doctor.LimitEmulator, []string{"✗ netem is on up0."}, nil},
+		"netem-once": {nil, "netem loss 1%", "noqueue", "", doctor.LimitEmulator,
+			[]string{"✗ netem is on up0."}, nil},
 		"netem-shapes": {nil, "htb rate 900mbit | netem rate 8mbit", "noqueue", "", doctor.LimitEmulator,
 			[]string{"✗ netem is on up0.", "✓ The queue is here."}, nil},
 		"policed-port": {nil, "fq_codel", "noqueue", "", doctor.LimitPolicer,

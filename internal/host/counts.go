@@ -21,7 +21,7 @@ import (
 // of a control group with a limit of CPU time, and "throttled.GROUP", in how many of them it used that up (cgroups(7)).
 type Counts map[string]uint64
 
-// QueueOverflows is the name of the counter of packets that the qdiscs of a device have dropped for want of room, where
+// QueueOverflows is the name of the counter of packets that the qdiscs of a device have dropped for lack of room, where
 // they count them apart.
 func QueueOverflows(dev string) string { return dev + ".queue_overflows" }
 

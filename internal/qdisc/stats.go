@@ -19,7 +19,7 @@ type Stats struct {
 	Qlen       uint64 `json:"qlen"`       // packets waiting now
 	// packets marked CE, where the kind counts them; for mq and cake_mq the sum over their queues
 	Marks uint64 `json:"marks"`
-	// packets dropped for want of room, where the kind counts them apart: fq_codel, codel and pie
+	// packets dropped for lack of room, where the kind counts them apart: fq_codel, codel and pie
 	Overflows uint64 `json:"overflows,omitempty"`
 	// the kind's own: dualpi2.Stats, CakeStats, DualPI2Stats, or one that only JSON shows; or nil
 	X any `json:"x,omitempty"`
