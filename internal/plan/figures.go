@@ -30,7 +30,7 @@ func figure(id string) (value float64, known bool) {
 	case "ingress | cc bbr, 16 flows | 99.75 % | added.p99":
 		return 99.62, true
 	case "ingress | cc bbr, 16 flows | Weir --ingress | added.p99":
-		return 2.01, true
+		return 2.10, true
 	case "ingress | cc bbr, 4 flows | 85 %, rtt 100ms (its default) | utilisation":
 		return 77.01, true
 	case "ingress | cc cubic, 1 flow | 85 %, rtt 100ms (its default) | utilisation":
