@@ -38,15 +38,19 @@ func (s Store) confirm(unit, dev string) (Status, bool, error) {
 		return status, false, &hint.Error{What: "the machine was started again since weir up, and its changes " +
 			"ended with that", Try: "weir up"}
 	case j == nil || j.Pending == nil, unit != "" && j.Unit() != unit:
-		return status, false, nil
+		if dev != "" && status.Up {
+			status, err = status.Of(dev)
+		}
+		return status, false, err
 	case j.Pending.Down:
 		return status, false, &hint.Error{What: "the last run was weir down, and it was cut short",
 			Try: "weir recover"}
-	case dev != "" && j.Pending.Dev != "" && j.Pending.Dev != dev:
-		return status, false, &hint.Error{What: fmt.Sprintf("what waits to be confirmed is of %s, not of %s",
-			j.Pending.Dev, dev), Try: "weir confirm --dev " + j.Pending.Dev}
 	case len(j.Goals()) == 0:
 		return status, false, &hint.Error{What: "what waits to be confirmed has no goal any more", Try: "weir recover"}
+	}
+	if waits := waiting(j); dev != "" && !slices.Contains(waits, dev) {
+		return status, false, &hint.Error{What: fmt.Sprintf("what waits to be confirmed is of %s, not of %s",
+			strings.Join(waits, " and "), dev), Try: "weir confirm --dev " + waits[0]}
 	}
 	files, err := t.confirmable()
 	if err != nil {
@@ -67,6 +71,17 @@ func (s Store) confirm(unit, dev string) (Status, bool, error) {
 	status.Unconfirmed, status.RevertsIn, status.Kept = false, 0, j.Kept()
 	status.Goals = j.Goals()
 	return status, true, nil
+}
+
+// waiting are the devices that a run which is not confirmed is about.
+func waiting(j *journal.Journal) (devices []string) {
+	if j.Pending.Dev != "" {
+		return []string{j.Pending.Dev}
+	}
+	for _, goal := range j.Goals() {
+		devices = append(devices, goal.Dev)
+	}
+	return devices
 }
 
 // confirmable gives the files that confirming writes, or says why a run cannot be confirmed.

@@ -118,9 +118,20 @@ func TestTwoUplinksElsewhere(t *testing.T) {
 // A status may be of one device alone, and so may what is confirmed.
 func TestOneOfTwo(t *testing.T) {
 	s, m := twoCards(t)
-	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, 0))
-	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
 	var refused *hint.Error
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, minute))
+	for _, dev := range []string{"eth1", "eth7"} { // of one that is the only one, too
+		if _, _, err := s.ConfirmOf(dev); !errors.As(err, &refused) || refused.Try != "weir confirm --dev eth0" {
+			t.Errorf("%s: %v", dev, err)
+		}
+	}
+	if _, confirmed, err := s.ConfirmOf("eth0"); !confirmed || err != nil {
+		t.Errorf("%v, %v", confirmed, err)
+	}
+	if _, _, err := s.ConfirmOf("eth7"); !errors.As(err, &refused) || refused.What != "eth7 has no goal" {
+		t.Errorf("with nothing to confirm: %v", err)
+	}
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth1", Rate: 20e6}, minute))
 	if _, _, err := s.ConfirmOf("eth0"); !errors.As(err, &refused) || refused.Try != "weir confirm --dev eth1" {
 		t.Errorf("%v", err)
 	}
