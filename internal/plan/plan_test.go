@@ -151,6 +151,11 @@ func ruled(t *testing.T) []planned {
 			want: "bpf_bbr: 89abcdef\ntcp_congestion_control: bpf_bbr\n" + lowat, notes: "If the provider",
 		},
 		{
+			name: "no rate, and none can be chosen", facts: with(t, bringsBBR, func(f *host.Facts) {
+				f.Sysctls[congestionControl] = host.Sysctl{Value: "cubic", ReadOnly: true}
+			}), want: lowat, notes: congestionControl + " cannot be written here: cubic stays, bpf_bbr wanted",
+		},
+		{
 			name: "no rate, and bpf_bbr is in force", facts: with(t, bringsBBR, hasBBR("89abcdef"),
 				func(f *host.Facts) { f.Sysctls[congestionControl] = host.Sysctl{Value: bbr.Name} }),
 			want: lowat,

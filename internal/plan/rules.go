@@ -589,8 +589,12 @@ func TakesBPFBBR(f host.Facts) bool {
 		f.Objects[bbr.Name] == host.Yes
 }
 
-// register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change.
+// register has the kernel take bpf_bbr as this program brings it along, unless it has one that is nobody's to change, or
+// nothing here could choose it.
 func (d *draft) register() error {
+	if d.facts.Sysctls[congestionControl].ReadOnly {
+		return nil
+	}
 	now, want := kernel.VersionOf(d.facts), kernel.Version(d.facts.Congestion.Brings)
 	switch support := d.facts.Objects[bbr.Name]; {
 	case now == kernel.NotOurs || now == kernel.Unseen || now == want:
