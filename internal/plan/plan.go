@@ -200,6 +200,9 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	for _, n := range ledNotes(facts, link) {
 		d.add(n)
 	}
+	if shaper := kernel.ShapedByOthers(facts, link.Name); shaper != "" {
+		d.note(link.Name, "what comes in is shaped already, by %s: weir did not make that, and leaves it", shaper)
+	}
 	if !link.Up {
 		// No reason to wait, least of all at boot: what is set holds when the link comes up.
 		d.warn(link.Name, "the link is down: nothing leaves by it now")

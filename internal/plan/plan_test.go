@@ -166,6 +166,18 @@ func ruled(t *testing.T) []planned {
 			want: "bpf_bbr: 89abcdef\n" + lowat,
 		},
 		{
+			name: "somebody's ifb", goal: Goal{Rate: 50e6, RTT: ms(48)},
+			facts: with(t, func(f *host.Facts) {
+				f.Links[1].Tree.Qdiscs = append(slices.Clone(f.Links[1].Tree.Qdiscs), ingress("ingress"))
+				f.Links[1].Redirect = "ifb4eth0"
+				f.Links = append(slices.Clone(f.Links),
+					host.Link{Name: "ifb4eth0", Kind: "ifb", Tree: tree(t, "cake bandwidth 20mbit", 1)})
+			}),
+			want: own50 + "\n" + lowat,
+			notes: "eth0 what comes in is shaped already, by cake on ifb4eth0, to 20mbit: weir did not make that, " +
+				"and leaves it",
+		},
+		{
 			name: "the link is down", goal: Goal{Rate: 50e6, RTT: ms(48)},
 			facts: with(t, func(f *host.Facts) { f.Links[1].Up = false }),
 			want:  own50 + "\n" + lowat, notes: "eth0 the link is down: nothing leaves by it now",
