@@ -53,6 +53,16 @@ func TestBytesASecond(t *testing.T) {
 		"50qbps": `unknown unit "qbps" (known: tbit, gbit, mbit, kbit, bit, tibit, gibit, mibit, kibit)`,
 		"50mb":   "can be bits or bytes a second: write 50mbit or 400mbit", "50mb/s": "write 50mbit or 400mbit",
 		"50M": `rate "50M" has half a unit: 50mbit?`, "1g": "1gbit?", "50m": "50mbit?",
+		"1 Gbit/s (burst 10 Gbit/s)": `"1 Gbit/s (burst 10 Gbit/s)" is a rate and one for a while, 1gbit and 10gbit: ` +
+			`the lower is the one to tell`,
+		"150 Mbit/s guaranteed, 1 Gbit/s burst": `"150 Mbit/s guaranteed, 1 Gbit/s burst" is a rate and one for a ` +
+			`while, 150mbit and 1gbit: the lower is the one to tell`,
+		"1 Gbps port":       `"1 Gbps port" is not a rate: 1gbit?`,
+		"Uplink: 100 Mbps":  `"Uplink: 100 Mbps" is not a rate: 100mbit?`,
+		"10 Gbps @ 20TB":    `"10 Gbps @ 20TB" is not a rate: 10gbit?`,
+		"1 GigE":            `"1 GigE" is not a rate: 1gbit?`,
+		"100 mb per second": `rate "100 mb/s" can be bits or bytes a second: write 100mbit or 800mbit`,
+		"１00mbit":           `"１00mbit" has a digit that is none of 0 to 9: write it like 50mbit`,
 		"1 Gbit/s / 50": `"1 Gbit/s / 50" is two rates: what arrives is usually the first, 1gbit, and what ` +
 			`leaves the second, 50mbit`,
 		"1G down, 50 up": `"1G down, 50 up" is two rates: what leaves is 50mbit, and what arrives 1gbit`,

@@ -68,6 +68,12 @@ func (e *NoUnit) Error() string {
 // bytes is an error that has both: who types 50mbps means megabits more often than tc's 400. So is "1.000 Mbit/s",
 // which is a thousand in some countries; tc's own 1.000mbit is one.
 func ParseRate(s string) (Rate, error) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII && unicode.IsNumber(r) }) {
+		return 0, fmt.Errorf("%q has a digit that is none of 0 to 9: write it like 50mbit", s)
+	}
+	if perSecond.MatchString(s) {
+		return ParseRate(perSecond.ReplaceAllString(s, "/s"))
+	}
 	if spaced.MatchString(s) {
 		rate, err := ParseRate(spaced.ReplaceAllString(s, "$1$2$3"))
 		if err == nil {
@@ -104,17 +110,31 @@ func ParseRate(s string) (Rate, error) {
 	rate, err := readRate(s)
 	if m := spokenRate.FindStringSubmatch(s); err != nil && m != nil {
 		err = askRate(s, readings(m[1]), m[2]+"bit")
+	} else if all := spokenOnce(s); err != nil && len(all) == 1 && (suffix == "" || strings.ContainsAny(suffix, " @")) {
+		if meant := inRates(all[0][1], all[0][2], ""); meant != "" {
+			err = fmt.Errorf("%q is not a rate: %s?", s, meant)
+		}
 	}
 	return rate, err
+}
+
+// spokenOnce are the rates in a sentence, with their numbers and units. A volume, as 20TB of traffic a month, is none.
+func spokenOnce(s string) (all [][]string) {
+	return slices.DeleteFunc(oneOfTwo.FindAllStringSubmatch(s, -1), func(m []string) bool {
+		return m[2] == "" || strings.HasSuffix(m[2], "B") || strings.HasSuffix(strings.ToLower(m[2]), "byte")
+	})
 }
 
 var (
 	// Two rates with words around them, of which some say which way is meant. One may lack its unit.
 	oneOfTwo = regexp.MustCompile(
 		`(?i)\b(\d+(?:[.,]\d+)*)(?:\s*([kmgt](?:i?b(?:it|its|yte|ytes)?(?:ps)?|bps)?(?:/s(?:ec)?)?))?(?:[^\w]|$)`)
-	between  = regexp.MustCompile(`[,;/&+|]|\band\b`)
-	upward   = regexp.MustCompile(`(?i)\b(?:up(?:load|stream|link)?|send(?:s|ing)?|out(?:going|bound)?|egress)\b`)
-	downward = regexp.MustCompile(
+	between = regexp.MustCompile(`[,;/&+|]|\band\b`)
+	// "Per second" in words, and the rates of which one is not always to be had.
+	perSecond = regexp.MustCompile(`(?i)(?:\s*/\s*|\s*\bper\s+)sec(?:ond)?\b`)
+	atTimes   = regexp.MustCompile(`(?i)\b(?:burst(?:s|ing|able)?|peaks?|guaranteed|committed|[cp]ir)\b`)
+	upward    = regexp.MustCompile(`(?i)\b(?:up(?:load|stream|link)?|send(?:s|ing)?|out(?:going|bound)?|egress)\b`)
+	downward  = regexp.MustCompile(
 		`(?i)\b(?:down(?:load|stream|link)?|receiv(?:e|es|ing)|in(?:coming|bound)?|ingress)\b`)
 	// A rate with a full stop, a word in brackets, or which way it goes.
 	adorned = regexp.MustCompile(`(?i)^\s*(.*\d.*\w)\s*(?:\([^()]*\)|[.,;:]|\s(?:up(?:load)?|upstream|egress))\s*$`)
@@ -147,6 +167,10 @@ func spokenTwice(s string) error {
 		if rates[i] = inRates(number, submatch(s, m, 2), unit); rates[i] == "" {
 			return nil
 		}
+	}
+	if atTimes.MatchString(s) {
+		return fmt.Errorf("%q is a rate and one for a while, %s and %s: the lower is the one to tell", s, rates[0],
+			rates[1])
 	}
 	up := slices.IndexFunc(around[:], upward.MatchString)
 	down := slices.IndexFunc(around[:], downward.MatchString)
@@ -299,7 +323,7 @@ func readRate(s string) (Rate, error) {
 
 // spokenRate is one in the words of network cards and of people, which may have others around it.
 var spokenRate = regexp.MustCompile(`(?i)(?:^|[^\w.,/-])(\d+(?:[.,]\d+)*|\.\d+)\s*` +
-	`(?:([kmgt])(?:bits?|be|e|egs?|igs?|(?:ilo|ega|iga|era)(?:bits?)?))(?:/s)?(?:[\s.,;)].*)?$`)
+	`(?:([kmgt])(?:bits?|be|e|egs?|ige?s?|(?:ilo|ega|iga|era)(?:bits?)?))(?:/s)?(?:[\s.,;)].*)?$`)
 
 // splitUnit returns the number at the beginning of a quantity, and what comes after it; "" where there is no number.
 func splitUnit(s string) (number, suffix string) {
