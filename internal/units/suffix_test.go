@@ -61,6 +61,7 @@ func TestBytesASecond(t *testing.T) {
 		"Uplink: 100 Mbps":  `"Uplink: 100 Mbps" is not a rate: 100mbit?`,
 		"10 Gbps @ 20TB":    `"10 Gbps @ 20TB" is not a rate: 10gbit?`,
 		"1 GigE":            `"1 GigE" is not a rate: 1gbit?`,
+		"-1mbit":            `rate "-1mbit" is negative`,
 		"100 mb per second": `rate "100 mb/s" can be bits or bytes a second: write 100mbit or 800mbit`,
 		"１00mbit":           `"１00mbit" has a digit that is none of 0 to 9: write it like 50mbit`,
 		"1 Gbit/s / 50": `"1 Gbit/s / 50" is two rates: what arrives is usually the first, 1gbit, and what ` +

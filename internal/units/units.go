@@ -120,6 +120,9 @@ func ParseRate(s string) (Rate, error) {
 
 // spokenOnce are the rates in a sentence, with their numbers and units. A volume, as 20TB of traffic a month, is none.
 func spokenOnce(s string) (all [][]string) {
+	if s = strings.TrimSpace(s); !strings.Contains(s, " ") || strings.HasPrefix(s, "-") {
+		return nil
+	}
 	return slices.DeleteFunc(oneOfTwo.FindAllStringSubmatch(s, -1), func(m []string) bool {
 		return m[2] == "" || strings.HasSuffix(m[2], "B") || strings.HasSuffix(strings.ToLower(m[2]), "byte")
 	})
