@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/hint"
 	"weir/internal/journal"
@@ -23,7 +24,8 @@ func (s Store) ConfirmOf(dev string) (Status, bool, error) { return s.confirm(""
 
 // confirm is Confirm, of one run alone if its timer is named, and about a device if that is.
 func (s Store) confirm(unit, dev string) (Status, bool, error) {
-	t, err := s.begin("confirm")
+	const patience = 10 * time.Second // who types "weir up && weir confirm" means it, on a slow host, too
+	t, err := s.beginWithin("confirm", patience)
 	if err != nil {
 		return Status{}, false, err
 	}

@@ -4,6 +4,7 @@ package change
 
 import (
 	"slices"
+	"time"
 
 	"weir/internal/hint"
 	"weir/internal/host"
@@ -149,10 +150,15 @@ func NeedsAdmin(command, typed string, uid int) error {
 
 // begin is how every command that changes something starts. The error is ErrBusy's while another is at it.
 func (s Store) begin(command string) (t *transaction, err error) {
+	return s.beginWithin(command, journal.Patience)
+}
+
+// beginWithin is begin that waits for another's end as long as is said.
+func (s Store) beginWithin(command string, patience time.Duration) (t *transaction, err error) {
 	if !s.host.admin() {
 		return nil, NeedsAdmin(command, "weir "+command, s.host.uid())
 	}
-	unlock, err := s.disk.Lock(journal.Patience)
+	unlock, err := s.disk.Lock(patience)
 	if err != nil {
 		return nil, err
 	}

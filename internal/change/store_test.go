@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/journal"
+	"weir/internal/plan"
 
 	"github.com/vishvananda/netlink"
 )
@@ -50,6 +51,26 @@ func TestLockIsWaitedFor(t *testing.T) {
 	}
 	if unlock != nil || m.clock-began > 1300*time.Millisecond {
 		t.Errorf("the lock was had after %v", m.clock-began)
+	}
+}
+
+// A slow host is still at it for seconds after weir up: weir confirm waits, and the time that is left goes on.
+func TestConfirmWaits(t *testing.T) {
+	s, m := newFake(t)
+	must[Outcome](t)(s.Up(plan.Goal{Dev: "eth0", Rate: 50e6}, minute))
+	unlock, err := s.disk.Lock(journal.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := m.clock
+	m.slept = func() {
+		if m.clock-began > 5*time.Second && unlock != nil {
+			unlock()
+			unlock = nil
+		}
+	}
+	if _, confirmed, err := s.Confirm(); !confirmed || err != nil {
+		t.Errorf("%v, %v", confirmed, err)
 	}
 }
 
