@@ -74,7 +74,7 @@ func rewritten(w host.Writer, value string) string {
 	switch {
 	case w.Text == "": // of a file of settings
 		return "write:  " + w.Sysctl + " = " + value
-	case strings.Count(w.Text, w.Value) == 1 && oneWord && !strings.HasSuffix(w.Text, "…"):
+	case strings.Count(w.Text, w.Value) == 1 && oneWord && !w.IsShortened():
 		return "write:  " + strings.Replace(w.Text, w.Value, value, 1)
 	}
 	return "write " + value + " there"

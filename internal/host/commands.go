@@ -363,14 +363,18 @@ func (s *scanner) running(whole, l string, file []byte) (commands string, quote 
 	return commands, quote, ""
 }
 
+const longestText = 120 // characters of a line that are shown
+
 // shortened is a line's text, or its beginning.
 func shortened(l string) string {
-	const longest = 120
-	if runes := []rune(l); len(runes) > longest {
-		return string(runes[:longest]) + "…"
+	if runes := []rune(l); len(runes) > longestText {
+		return string(runes[:longestText]) + "…"
 	}
 	return l
 }
+
+// IsShortened reports whether Text is the beginning of a line alone.
+func (w Writer) IsShortened() bool { return len([]rune(w.Text)) > longestText }
 
 // logicalLines numbers the lines of a text that say something. One that a backslash continues is a single one.
 func logicalLines(text []byte) func(yield func(int, string) bool) {

@@ -124,7 +124,8 @@ func TestOwnStatistics(t *testing.T) {
 			return decodeQdiscStats(kind, text)
 		}
 		got, err := read(c.bytes)
-		if want := (Stats{Marks: c.marks, X: c.own}); err != nil || !reflect.DeepEqual(got, want) {
+		overflows := map[string]uint64{"codel": 6, "fq_codel": 2, "pie": 7}[name]
+		if want := (Stats{Marks: c.marks, Overflows: overflows, X: c.own}); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
 		}
 		if c.own == nil {
