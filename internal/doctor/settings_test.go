@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"weir/internal/host"
@@ -52,7 +53,8 @@ func TestRefusedPlaces(t *testing.T) {
 			"write:  echo 16777216 > /proc/sys/net/core/rmem_max"},
 		{inFile("rc.local", "mount -o size=16M /x; sysctl -w net.core.rmem_max=16M"), command + size,
 			"write 16777216 there"},
-		{inFile("rc.local", "sysctl -w net.core.rmem_max=16M; true a…"), command + size, "write 16777216 there"},
+		{inFile("rc.local", "sysctl -w net.core.rmem_max=16M; true "+strings.Repeat("a", 100)+"…"), command + size,
+			"write 16777216 there"},
 	} {
 		found := slices.DeleteFunc(Diagnose(with(t, looked, c.edit)),
 			func(f Finding) bool { return f.Severity != Harmful })
