@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// guards follow through a script where in it a variable can have but one value, as only then it comes there:
-// if [ "$IFACE" = wlan0 ], case, &&, and what comes behind an exit for all others.
+// guards follow a script, and know where in it a variable can have one value alone, since with any other the script
+// does not get there: behind if [ "$IFACE" = wlan0 ], a label of case, &&, or an exit for all others.
 type guards struct {
-	blocks   []block // of which the first is the file
-	inTest   bool    // between if and then
-	anyOther bool    // one of the tests there is enough
+	blocks      []block // of which the first is the file
+	inTest      bool    // between if and then
+	alternative bool    // one of the tests there is enough
 }
 
 // block is a part of a script that ends with fi, esac or }.
 type block struct {
 	end      string
 	values   map[string]string // of variables, by their names
-	of       string            // the variable of a case
+	subject  string            // the variable of a case
 	label    bool              // comes next in it
 	function bool              // it is a function, or in one: what it is handed has the names 1, 2 …
 	// that a variable must not have for the block to be run, and whether the script ends in it
-	name, not string
-	exits     bool
+	name, excluded string
+	exits          bool
 }
 
 var (
@@ -48,8 +48,8 @@ func (g *guards) top() *block {
 }
 
 func (g *guards) push(end string) *block {
-	inside := len(g.blocks) > 0 && g.top().function
-	g.blocks = append(g.blocks, block{end: end, values: map[string]string{}, function: inside})
+	nested := len(g.blocks) > 0 && g.top().function
+	g.blocks = append(g.blocks, block{end: end, values: map[string]string{}, function: nested})
 	return g.top()
 }
 
@@ -60,8 +60,8 @@ func (g *guards) pop(end string) {
 		return
 	}
 	g.blocks = g.blocks[:len(g.blocks)-1]
-	if left.exits && left.not != "" {
-		g.top().values[left.name] = left.not
+	if left.exits && left.excluded != "" {
+		g.top().values[left.name] = left.excluded
 	}
 }
 
@@ -100,8 +100,8 @@ func (g *guards) fill(l string) string {
 		if before != "&&" {
 			clear(chain)
 		}
-		rest := g.enter(p.text, chain)
-		filled := anyName.ReplaceAllStringFunc(rest, func(written string) string {
+		command := g.enter(p.text, chain)
+		filled := anyName.ReplaceAllStringFunc(command, func(written string) string {
 			name := strings.Trim(written, "${}")
 			if value, known := chain[name]; known {
 				return value
@@ -113,26 +113,26 @@ func (g *guards) fill(l string) string {
 			}
 			return written
 		})
-		changed = changed || filled != rest
-		all[i].text = p.text[:len(p.text)-len(rest)] + filled
-		g.forget(rest)
-		if strings.HasPrefix(rest, "elif") {
+		changed = changed || filled != command
+		all[i].text = p.text[:len(p.text)-len(command)] + filled
+		g.forget(command)
+		if strings.HasPrefix(command, "elif") {
 			test = g.top()
-			test.values, test.not = map[string]string{}, ""
-		} else if beginning.MatchString(rest) {
+			test.values, test.excluded = map[string]string{}, ""
+		} else if beginning.MatchString(command) {
 			test = g.push("fi")
 		}
 		if test != nil {
-			g.inTest, g.anyOther = true, false
+			g.inTest, g.alternative = true, false
 		}
-		g.anyOther = g.anyOther || g.inTest && p.after == "||"
-		m := equal.FindStringSubmatch(rest)
+		g.alternative = g.alternative || g.inTest && p.after == "||"
+		m := equal.FindStringSubmatch(command)
 		switch {
-		case g.inTest && g.anyOther:
-			g.top().values, g.top().not = map[string]string{}, ""
-		case m == nil && exits.MatchString(rest):
+		case g.inTest && g.alternative:
+			g.top().values, g.top().excluded = map[string]string{}, ""
+		case m == nil && exits.MatchString(command):
 			g.top().exits = before != "&&" && before != "||"
-			if made := i > 0 && (i == 1 || all[i-2].after != "&&" && all[i-2].after != "||"); made && !g.inTest {
+			if paired := i > 0 && (i == 1 || all[i-2].after != "&&" && all[i-2].after != "||"); paired && !g.inTest {
 				if m := equal.FindStringSubmatch(all[i-1].text); m != nil && (m[2] == "!=") == (before == "&&") &&
 					(before == "&&" || before == "||") {
 					g.top().values[m[1]] = m[3]
@@ -142,11 +142,11 @@ func (g *guards) fill(l string) string {
 		case g.inTest && m[2] != "!=":
 			g.top().values[m[1]] = m[3]
 		case g.inTest && test != nil && p.after != "&&":
-			test.name, test.not = m[1], m[3]
+			test.name, test.excluded = m[1], m[3]
 		case !g.inTest && m[2] != "!=" && p.after == "&&" && before != "||":
 			chain[m[1]] = m[3]
 		}
-		if end := endOf.FindString(rest); end != "" {
+		if end := endOf.FindString(command); end != "" {
 			g.pop(end)
 		}
 		if p.after == ";;" && g.top().end == "esac" {
@@ -164,18 +164,18 @@ func (g *guards) fill(l string) string {
 }
 
 // enter leaves behind the words with which a part of a line begins, and notes where they lead.
-func (g *guards) enter(text string, chain map[string]string) (rest string) {
-	for rest = text; ; {
-		words := opener.FindString(rest)
+func (g *guards) enter(text string, chain map[string]string) (command string) {
+	for command = text; ; {
+		words := opener.FindString(command)
 		if g.top().label {
 			words = ""
 		}
-		rest = rest[len(words):]
+		command = command[len(words):]
 		if strings.Contains(words, "then") || strings.Contains(words, "do") {
 			g.inTest = false
 		}
 		if strings.Contains(words, "else") {
-			g.top().values, g.top().not = map[string]string{}, ""
+			g.top().values, g.top().excluded = map[string]string{}, ""
 		}
 		if strings.Contains(words, "{") {
 			b := g.push("}")
@@ -183,25 +183,25 @@ func (g *guards) enter(text string, chain map[string]string) (rest string) {
 				b.values[name] = value
 			}
 		}
-		if m := caseLabel.FindStringSubmatch(rest); m != nil && g.top().label {
+		if m := caseLabel.FindStringSubmatch(command); m != nil && g.top().label {
 			g.top().label = false
-			if name := oneLabel.FindStringSubmatch(m[1]); name != nil && g.top().of != "" {
-				g.top().values[g.top().of] = name[1]
+			if name := oneLabel.FindStringSubmatch(m[1]); name != nil && g.top().subject != "" {
+				g.top().values[g.top().subject] = name[1]
 			}
-			rest = m[2]
+			command = m[2]
 			continue
 		}
-		if name := functionOf.FindString(rest); name != "" {
+		if name := functionOf.FindString(command); name != "" {
 			g.push("}").function = true
-			rest = rest[len(name):]
+			command = command[len(name):]
 			continue
 		}
-		m := caseOf.FindStringSubmatch(rest)
+		m := caseOf.FindStringSubmatch(command)
 		if m == nil {
-			return rest
+			return command
 		}
 		b := g.push("esac")
-		b.of, b.label = m[1], true
-		rest = rest[len(m[0]):]
+		b.subject, b.label = m[1], true
+		command = command[len(m[0]):]
 	}
 }

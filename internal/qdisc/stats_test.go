@@ -125,7 +125,8 @@ func TestOwnStatistics(t *testing.T) {
 		}
 		got, err := read(c.bytes)
 		overflows := map[string]uint64{"codel": 6, "fq_codel": 2, "pie": 7}[name]
-		if want := (Stats{Marks: c.marks, Overflows: overflows, X: c.own}); err != nil || !reflect.DeepEqual(got, want) {
+		want := Stats{Marks: c.marks, Overflows: overflows, X: c.own}
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
 		}
 		if c.own == nil {
