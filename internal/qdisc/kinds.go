@@ -159,7 +159,8 @@ func FlowRate(s Spec) units.Rate {
 	return 0
 }
 
-// Interval is for how long a queue may stand before a CoDel drops; 0 of a discipline that is none.
+// Interval is for how long a queue may stand before a CoDel drops (RFC 8289, section 4.3; CAKE's rtt); 0 of a
+// discipline that has none.
 func Interval(s Spec) units.Duration {
 	switch q := s.(type) {
 	case Cake:
