@@ -143,6 +143,12 @@ func TestRefusals(t *testing.T) {
 	other.Pin = "sha256:" + strings.Repeat("00", 32)
 	without, unpinned := good, good
 	without.Token, unpinned.Pin = "", ""
+	named := unpinned
+	_, port, err := net.SplitHostPort(named.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named.Addr = net.JoinHostPort("localhost", port) // the name that is in it
 	for want, c := range map[string]struct {
 		target meter.Target
 		cc     string
@@ -151,7 +157,8 @@ func TestRefusals(t *testing.T) {
 		"nosuch.invalid has no address":        {meter.Target{Addr: "nosuch.invalid:1"}, ""},
 		"speaks no TLS":                        {meter.Target{Addr: mute.Addr().String()}, ""},
 		"has another fingerprint":              {other, ""},
-		"is not signed by a trusted authority": {unpinned, ""},
+		"is for localhost":                     {unpinned, ""},
+		"is not signed by a trusted authority": {named, ""},
 		"wants a token":                        {without, ""},
 		"another test runs there":              {full, ""},
 		"lets a test take 1 s":                 {short, ""},
