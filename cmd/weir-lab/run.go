@@ -39,6 +39,7 @@ type options struct {
 	html, figures  string
 	only           []string
 	engine         string
+	kernel         string
 	seeds          int
 	parallel       int
 	shard          string
@@ -83,6 +84,7 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name`, and judge no claim; can be repeated")
 	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: "+strings.Join(scenario.EngineNames(), " or ")+
 		" (default: the scenario's)")
+	f.StringVar(&o.kernel, "kernel", "", "the engine qemu boots the newest kernel of this `series`, as 6.1 (default: of all)")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
 	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir-lab merge")
 	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")
@@ -104,7 +106,7 @@ func runScenarios(cmd *cobra.Command, files []string, o options) error {
 	if err != nil {
 		return err
 	}
-	runner, err := newRunner(scenarios)
+	runner, err := o.newRunner(scenarios)
 	if err != nil {
 		return err
 	}
@@ -200,6 +202,9 @@ func (o options) command(files ...string) string {
 	}
 	if o.engine != "" {
 		words = append(words, "--engine", o.engine)
+	}
+	if o.kernel != "" {
+		words = append(words, "--kernel", o.kernel)
 	}
 	if o.seeds > 0 {
 		words = append(words, "--seeds", strconv.Itoa(o.seeds))
@@ -300,10 +305,14 @@ type booter struct {
 }
 
 // booters has one for each engine of scenarios.
-func booters() map[string]booter {
+func (o options) booters() map[string]booter {
+	kernels := ""
+	if o.kernel != "" {
+		kernels = " KERNELS=" + text.Shell(o.kernel)
+	}
 	return map[string]booter{
 		scenario.UML:  {findUML, "make lab-kernel   (in Weir's source; 5 to 10 minutes, no root needed)"},
-		scenario.QEMU: {findQEMU, "make kernels   (in Weir's source; a minute, no root needed)"},
+		scenario.QEMU: {o.findQEMU, "make kernels" + kernels + "   (in Weir's source; a minute, no root needed)"},
 	}
 }
 
@@ -312,21 +321,26 @@ func findUML() (boot.Engine, error) {
 	return uml.Engine{Kernel: kernel}, err
 }
 
-func findQEMU() (boot.Engine, error) {
-	kernel, err := qemu.Find("newest")
+func (o options) findQEMU() (boot.Engine, error) {
+	kernel, err := qemu.Find(cmp.Or(o.kernel, qemu.Newest))
 	return qemu.Engine{Kernel: kernel}, err
 }
 
 // newRunner finds the engines that the scenarios need.
-func newRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
+func (o options) newRunner(scenarios []scenario.Scenario) (lab.Runner, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return lab.Runner{}, err
 	}
+	emulated := func(s scenario.Scenario) bool { return slices.Contains(s.Engines(), scenario.QEMU) }
+	if o.kernel != "" && !slices.ContainsFunc(scenarios, emulated) {
+		return lab.Runner{}, cli.Usage("--engine qemu --kernel "+text.Shell(o.kernel),
+			"--kernel is for the engine qemu, which no scenario here asks for")
+	}
 	r := lab.Runner{Program: program, Engines: map[string]boot.Engine{}}
 	for i := range scenarios {
 		for _, name := range scenarios[i].Engines() {
-			booter := booters()[name]
+			booter := o.booters()[name]
 			found, err := booter.find()
 			if err != nil {
 				return r, hint.Wrap(err, booter.try)
