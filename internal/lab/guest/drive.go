@@ -119,6 +119,13 @@ func drive(t *topology, job scenario.Job) (*measure.Run, error) {
 			}
 		})
 	}
+	for _, change := range s.Path.Change {
+		d.At(d.begin+time.Duration(change.At), func() {
+			if err := t.reroute(s, change.RTT); err != nil {
+				d.Fail(fmt.Errorf("the path's change at %v: %w", change.At, err))
+			}
+		})
+	}
 	d.step = max(minStep, min(sampleTick, time.Duration(s.Duration)/minTicks))
 	d.series.Step = d.step.Seconds()
 	d.Every(d.warm+d.step, d.step, d.sample)

@@ -397,7 +397,7 @@ func segment(s space, dev string) error {
 func (t *topology) layClients(job scenario.Job) error {
 	s := job.Scenario
 	router, far := t.provider, false
-	if len(s.Client) > 1 || s.Path.Loss > 0 || s.Path.Jitter > 0 || s.OneCard() {
+	if len(s.Client) > 1 || impairment(s.Path, 0) != "" || s.OneCard() {
 		var err error
 		if router, err = t.space(); err != nil {
 			return err
@@ -443,9 +443,8 @@ func (t *topology) layClients(job scenario.Job) error {
 				return err
 			}
 		}
-		// Jitter delays by 0 to twice its size on the way there; the way back gives its mean back.
-		if rtt -= s.Path.Jitter; rtt > 0 {
-			if err := client.qdisc("eth0", fmt.Sprintf("netem limit 200000 delay %v", rtt)); err != nil {
+		if rtt -= s.Path.There(); rtt > 0 {
+			if err := client.qdisc("eth0", wayBack(rtt)); err != nil {
 				return err
 			}
 		}
@@ -512,13 +511,29 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// impairment is the netem of a path that loses or delays unevenly. A rate far above every scenario's keeps packets in
-// order under jitter.
+// wayBack is the netem of a client: all of the base RTT that is not on the way to it.
+func wayBack(delay units.Duration) string { return fmt.Sprintf("netem limit 200000 delay %v", delay) }
+
+// reroute gives the path to each client another base RTT.
+func (t *topology) reroute(s scenario.Scenario, rtt units.Duration) error {
+	for _, client := range t.hosts {
+		if err := client.configure("eth0", wayBack(rtt-s.Path.There()), client.tc.Adjust); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// impairment is the netem of a path that loses, reorders or delays unevenly; "" of one that does not. Under jitter,
+// which delays by 0 to twice its size, a rate far above every scenario's keeps packets in order.
 func impairment(p scenario.Path, seed uint64) string {
-	if p.Loss == 0 && p.Jitter == 0 {
+	if p.Loss == 0 && p.Jitter == 0 && p.Reorder == 0 {
 		return ""
 	}
 	text := "netem limit 200000"
+	if p.Reorder > 0 {
+		text += fmt.Sprintf(" delay %v reorder %v", scenario.Lead, p.Reorder)
+	}
 	if p.Jitter > 0 {
 		text += fmt.Sprintf(" delay %v %v rate 40gbit", p.Jitter, p.Jitter)
 	}

@@ -183,6 +183,9 @@ func setting(s scenario.Scenario) string {
 	if s.Path.Jitter > 0 {
 		parts = append(parts, fmt.Sprintf("jitter %v", s.Path.Jitter))
 	}
+	if s.Path.Reorder > 0 {
+		parts = append(parts, fmt.Sprintf("%v reordered", s.Path.Reorder))
+	}
 	switch {
 	case s.OneCard():
 		parts = append(parts, fmt.Sprintf("relay on one card: %s, origin %v away", s.Relay.Kind, s.Relay.RTT))

@@ -275,6 +275,12 @@ func (s *Scenario) checkPath() *problem {
 		return wrong("", []string{"path", "rtt"}, "rtt %v is absurd (0s to 10s)", s.Path.RTT)
 	case s.Path.Jitter > s.Path.RTT:
 		return wrong("", []string{"path", "jitter"}, "jitter %v is more than the RTT, %v", s.Path.Jitter, s.Path.RTT)
+	case s.Path.Reorder >= 1:
+		return wrong("", []string{"path", "reorder"}, "at reorder %v none is left to be overtaken", s.Path.Reorder)
+	case s.Path.Reorder > 0 && s.Path.Jitter > 0:
+		return wrong("one of them", []string{"path", "reorder"}, "under jitter packets stay in order")
+	case s.Path.Reorder > 0 && time.Duration(s.Path.RTT) < Lead:
+		return wrong("", []string{"path", "reorder"}, "packets come %v early, and the RTT is %v", Lead, s.Path.RTT)
 	case s.Path.Loss >= 1:
 		return wrong("", []string{"path", "loss"}, "at loss %v nothing arrives", s.Path.Loss)
 	case s.Path.Burst < 0 || s.Path.Burst > 1000:
@@ -293,7 +299,7 @@ func (s *Scenario) checkPath() *problem {
 			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
 		}
 	}
-	if bad := cmp.Or(s.checkPeak(), s.checkNewRates()); bad != nil {
+	if bad := cmp.Or(s.checkPeak(), s.checkNewRates(), s.checkNewRTTs()); bad != nil {
 		return bad
 	}
 	switch counted := p.Overhead != 0 || p.ATM; {
@@ -349,6 +355,27 @@ func (s *Scenario) checkNewRates() *problem {
 	return nil
 }
 
+func (s *Scenario) checkNewRTTs() *problem {
+	var before units.Duration
+	for _, change := range s.Path.Change {
+		at := []string{"path", "change"}
+		own := slices.IndexFunc(s.Client, func(c Client) bool { return c.RTT != 0 })
+		switch {
+		case own >= 0:
+			return wrong("path.rtt alone", at, "the path's RTT cannot change while client %q has its own",
+				s.Client[own].Name)
+		case min(change.RTT, s.Path.RTT) <= s.Path.There() || time.Duration(change.RTT) > maxRTT:
+			return wrong("", at, "the RTT can change from %v to %v (at %v) only where both are above %v, and 10s at most",
+				s.Path.RTT, change.RTT, change.At, s.Path.There())
+		}
+		if p := s.checkTime("", at, change.At, before); p != nil {
+			return p
+		}
+		before = change.At
+	}
+	return nil
+}
+
 // checkTime finds what is wrong with when a change comes, after another. Whose it is begins the message.
 func (s *Scenario) checkTime(whose string, where []string, at, before units.Duration) *problem {
 	switch {
@@ -393,9 +420,9 @@ func (s *Scenario) checkTraffic() *problem {
 		if time.Duration(c.RTT) > maxRTT {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
 		}
-		if c.RTT != 0 && c.RTT < s.Path.Jitter {
-			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than the path's jitter, %v", c.RTT,
-				s.Path.Jitter)
+		if c.RTT != 0 && c.RTT < s.Path.There() {
+			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than jitter or reorder takes, %v", c.RTT,
+				s.Path.There())
 		}
 		if p := checkAccess(c); p != nil {
 			return p

@@ -79,6 +79,27 @@ type Path struct {
 	// mean length of a loss, in packets: 0 or 1 is independent loss, above it a Gilbert model
 	Burst  float64        `toml:"burst" json:"burst"`
 	Jitter units.Duration `toml:"jitter" json:"jitter"` // ± towards the clients, in order
+	// of the packets towards the clients, which overtake those that were sent in the Lead before
+	Reorder units.Share `toml:"reorder" json:"reorder,omitempty"`
+
+	Change []newRTT `toml:"change" json:"change,omitempty"` // in their order
+}
+
+// newRTT is a base RTT that the path has from some time on, as after a change of route.
+type newRTT struct {
+	At  units.Duration `toml:"at" json:"at"` // since the beginning of the run, the warm-up included
+	RTT units.Duration `toml:"rtt" json:"rtt"`
+}
+
+// Lead is by how much a packet that overtakes others comes earlier than it would.
+const Lead = 2 * time.Millisecond
+
+// There is the part of the base RTT that is on the way to the clients, in the mean.
+func (p Path) There() units.Duration {
+	if p.Reorder > 0 {
+		return units.Duration(Lead)
+	}
+	return p.Jitter
 }
 
 // mtu of every link, in bytes.
