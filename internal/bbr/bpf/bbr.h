@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A BBR that hears: the algorithm alone. bbr.bpf.c makes a congestion control in BPF of it, twin.c one of a kernel's own, and random.c tries it.
+ * A BBR that hears: the algorithm alone. bbr.bpf.c makes a BPF congestion control of it, twin.c a
+ * built-in one for the lab's kernel, and random.c throws random events at it.
  *
- * Its model and its states are those of draft-ietf-ccwg-bbr, and so are the numbers that have no reason of their own here. What it does otherwise:
+ * Its model and its states are those of draft-ietf-ccwg-bbr, and so are the constants that give no
+ * reason of their own here. It departs from the draft in these points:
  *
- *   queue     In CRUISE a flow keeps some packets of its own in the bottleneck's queue: a number that grows with the square root of its rate. All flows of a
- *             queue see the same delay, and one with less than its share finds that it has too few, whatever its RTT is: it goes faster, and the others slower.
- *   rising    While it has too few it goes faster by itself. UP is for paths that lose packets.
- *   others    Where the delay does not obey, others keep the queue full: then it says nothing, and the flow takes its share as cubic does.
- *   loss      Congestion is what is lost beyond what is lost of packets that are sent gently, too.
- *   marks     They say that the queue is too long: first a flow aims at less of its own, and if they go on coming, others' queue is marked.
+ *   queue     In CRUISE a flow keeps a few packets of its own in the bottleneck's queue; how many
+ *             grows with the square root of its rate. All flows of a queue see the same delay, and
+ *             one that has less than its share finds too few of its own there, whatever its RTT:
+ *             it speeds up, and the others slow down.
+ *   rising    While it finds too few it speeds up without probing. UP is for paths that lose
+ *             packets, and for those whose capacity still grows.
+ *   others    Where the delay does not follow what the flow does, others keep the queue full. Then
+ *             delay tells nothing, and the flow takes its share as cubic does.
+ *   loss      Congestion is only what is lost beyond what gentle sending loses as well.
+ *   marks     A mark says that the queue is too long: the flow aims at less of its own. If marks
+ *             go on, it is others' queue that is marked.
  */
 #pragma once
 
@@ -18,53 +25,77 @@
 #define NONE		0xffffffffU
 
 enum {
-	MIN_CWND	= 3,		/* packets: the draft's 4 keep a queue of their own where many share a slow link */
-	BETA		= 307,		/* what a loss takes: 0.3 */
-	LOSS_SHARE	= 20,		/* lost of a round: above 2 % it is congestion */
-	STARTUP_SHARE	= 300,		/* the same before the pipe is full, where nothing queues: above 29 % it is a policer */
-	HEADROOM	= 56,		/* 5 %: the draft's 15 is what a policer with little room leaves unused */
-	PROBE_RTT_AFTER	= 4882,		/* 5 s, in 1.024 ms */
-	PROBE_RTT_MS	= 98,		/* 100 ms, and a round at least: twice as long costs 1 % at 10 ms */
+	MIN_CWND	= 3,		/* packets; with the draft's 4, many flows on a slow link always queue */
+	BETA		= 307,		/* of 1024, what a loss takes: 0.3 */
+	LOSS_SHARE	= 20,		/* of 1024: a round that loses more than 2 % is congested */
+	STARTUP_SHARE	= 300,		/* the same in STARTUP while nothing queues: above 29 % it is a policer */
+	HEADROOM	= 56,		/* of 1024: 5 %; the draft's 15 % are lost behind a small policer */
+	PROBE_RTT_AFTER	= 4882,		/* ticks of 1.024 ms: 5 s */
+	PROBE_RTT_MS	= 98,		/* ticks: 100 ms, and at least a round; 200 cost 1 % at an RTT of 10 ms */
 
 	/*
-	 * The queue. Six packets for each square root of a packet/ms are 3 ms of one flow at 50 Mbit/s, and 6 of four. Of more flows, each of which is slower than
-	 * SLOW, it grows with the fourth root of their number: 7 ms of sixteen, and 14 of 64. The delay is heard a round late, and takes another to obey: the time
-	 * in which too many are to be gone has to be longer than both, or all flows swing together.
+	 * How many packets of its own a flow aims at: 6 for each square root of a packet/ms. That is
+	 * 3 ms of delay for one flow at 50 Mbit/s, and 6 ms for four. Flows slower than QUEUE_SLOW aim
+	 * at less, so for many of them the delay grows with the fourth root of their number only: 7 ms
+	 * for 16, 14 ms for 64. Delay is heard a round late and takes another to follow. An excess
+	 * must be given longer than both to drain, or all flows swing together.
 	 */
 	QUEUE_K		= 22,		/* quarters of a packet */
 	QUEUE_SLOW	= 12582,	/* packets/us << 24: 0.75 packets/ms */
-	QUEUE_LEAST	= 2, QUEUE_ALONE = 3, /* quarters of a packet: of less, a flow that sends two at a time takes the second for too many; it may be alone below 47/s */
-	GONE_US		= 100000, GONE_RTTS = 4, /* us, and RTTs, in which the excess is to be gone */
-	GAIN_DOWN	= 25, GAIN_UP = 10, /* %, the most that pacing leaves the rate for it */
-	FALL_SHIFT	= 10, RISE_SHIFT = 11, /* of the rate: its own time is one or two seconds, and longer where a round is above 131 ms */
-	FLOOR_SHARE	= 512,		/* of what was measured: delay takes no more, unless less than that comes through */
-	BEYOND_SHIFT	= 4,		/* how far the rate may be ahead of what was measured */
+	QUEUE_LEAST	= 2,		/* quarters of a packet */
+	QUEUE_ALONE	= 3,		/* the same below 47 packets/s, where a flow may take the second of a pair for a queue */
+	GONE_US		= 100000,	/* us in which an excess is to drain, and besides: */
+	GONE_RTTS	= 4,
+	GAIN_DOWN	= 25,		/* %, by how much pacing may go below the rate to drain it */
+	GAIN_UP		= 10,		/* %, and above it */
+	FALL_SHIFT	= 10,		/* how fast the rate follows: within a second or two; longer where a round exceeds 131 ms */
+	RISE_SHIFT	= 11,
+	FLOOR_SHARE	= 512,		/* of 1024 of the measured bandwidth: delay alone takes no more, unless less gets through */
+	BEYOND_SHIFT	= 4,		/* the rate may run 1/16 ahead of the measured bandwidth */
 
 	/*
-	 * Others keep the queue full if its delay never was below 1.4 times what it should be and packets were lost, or below 4 times that: jitter is no other. A flow that aims
-	 * at less than two packets cannot tell. Then inflight_shortterm is a window as cubic's (RFC 9438): each round with losses takes 0.3 of it, and it has that
-	 * back in 3.2 s, a large one later. Its least growth is that of Reno with such a cut. cwnd is to be what limits, so pacing leaves it room.
+	 * Others keep the queue full if, for a whole cycle, the delay was never below 4 times what it
+	 * should be (below that it may be jitter), or 1.4 times if packets were lost. A flow that aims
+	 * at less than two packets cannot tell. Then inflight_shortterm is a window like cubic's (RFC
+	 * 9438): a round with losses cuts it by 0.3, and it recovers in 3.2 s, a large one later. It
+	 * grows at least as Reno's would with such a cut. The window is what limits then, so pacing
+	 * leaves it room.
 	 *
-	 * Flows may take each other for such others. So all of a host empty their part of the queue together, by its clock: if it was theirs, they see that.
+	 * Flows may take each other for such others. So all flows of a host drain their part of the
+	 * queue at the same time, by the host's clock: if the queue was theirs, they see that.
 	 */
-	HELD_PERCENT	= 400, HELD_LOSSY = 140, HELD_LEAST = 8,
-	HELD_MS		= 7500, HELD_LARGE = 128, HELD_GAIN = 120, HELD_REST = 2, /* ms; packets; %; rounds from one cut to the next */
-	HELD_PROBE_SHIFT = 13,		/* every 8.4 s */
+	HELD_PERCENT	= 400,
+	HELD_LOSSY	= 140,
+	HELD_LEAST	= 8,		/* quarters of a packet */
+	HELD_MS		= 7500,		/* ticks, the pace: in them a window would grow by its own size */
+	HELD_LARGE	= 128,		/* packets; of what a window has above them only a quarter counts */
+	HELD_GAIN	= 120,		/* % */
+	HELD_REST	= 2,		/* rounds from one cut to the next */
+	HELD_PROBE_SHIFT = 13,		/* of ticks: every 8.4 s */
 
 	/*
-	 * A mark (ECN) takes 0.3 of what the flow aims at; the next one counts when that has had the time to drain. Where marks still come at a third of it, it is others who keep
-	 * the queue: then the flow shares it as above, for 1024 / aim cycles, so each time for longer. While it knows of marks, delay alone takes next to nothing from it: an AQM
-	 * lets the queue stand at its own target, and somebody who goes by losses and marks keeps it there.
+	 * A mark (ECN CE) takes 0.3 of the packets that a flow aims at, and the next one counts only
+	 * when that has had the time to drain. If marks still come when the flow aims at a third, the
+	 * queue is others': the flow shares it as above, for MARK_CYCLES / aim cycles, so for longer
+	 * each time. While a flow remembers marks, delay alone takes next to nothing from its rate: an
+	 * AQM lets the queue stand at its own target, and a sender that goes by losses and marks keeps
+	 * it there.
 	 */
-	AIM_FULL	= 255, AIM_MARKED = 224, AIM_OWN = 100, AIM_LEAST = 8, /* of 256: unmarked for minutes, or marked in STARTUP; the last that may be its own queue */
-	AIM_SHIFT	= 5,		/* what comes back each cycle, and one at least */
-	MARK_ROUNDS	= 12, MARK_REST = 3, /* rounds from one mark that counts to the next, and the same while it shares: ECE is heard for up to three */
-	MARK_CYCLES	= 1024,
-	MARK_FALL_SHIFT	= 15, MARK_BEYOND_SHIFT = 6,
+	AIM_FULL	= 255,		/* of 256: nothing was marked for minutes */
+	AIM_MARKED	= 224,		/* the most once something was marked */
+	AIM_OWN		= 100,		/* the least at which the marked queue may be its own */
+	AIM_LEAST	= 8,
+	AIM_SHIFT	= 5,		/* a cycle gives 1/32 of what is missing back, and 1 at least */
+	MARK_ROUNDS	= 12,		/* rounds from one mark that counts to the next */
+	MARK_REST	= 3,		/* the same while it shares: one mark is echoed (ECE) for up to three */
+	MARK_CYCLES	= 1024,		/* a flow at AIM_OWN shares for ten cycles, half a minute, and one at AIM_LEAST for minutes */
+	MARK_FALL_SHIFT	= 15,		/* in place of FALL_SHIFT: 32 times as slow */
+	MARK_BEYOND_SHIFT = 6,		/* in place of BEYOND_SHIFT: running further ahead is what would be marked */
 
-	UP_CWND		= 130, UP_ROUNDS = 1, /* %, and rounds that UP waits for more */
-	UP_GREW		= 16,		/* 6 % more than in the cycle before is worth to be followed */
-	UP_SHARE	= 512,		/* of what the queue took away, UP tries to have back */
+	UP_CWND		= 130,		/* % of the BDP, where the draft has 225: no probe can queue more than that */
+	UP_ROUNDS	= 1,		/* rounds that UP waits for more to get through */
+	UP_GREW		= 16,		/* by 1/16 more than in the cycle before: above noise, and as far as rising alone goes */
+	UP_SHARE	= 512,		/* of 1024: how much of what delay took UP tries to get back */
 };
 
 enum { STARTUP, DRAIN, DOWN, CRUISE, REFILL, UP, PROBE_RTT };
