@@ -53,13 +53,20 @@ type connection struct {
 	from, to *net.TCPConn
 }
 
-func connect(t *testing.T) connection {
+func listen(t *testing.T) *net.TCPListener {
 	t.Helper()
 	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+func connect(t *testing.T) connection { t.Helper(); return connectTo(t, listen(t)) }
+
+func connectTo(t *testing.T, listener *net.TCPListener) connection {
+	t.Helper()
 	// On this thread alone, whose network namespace it is to be.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -83,6 +90,9 @@ func connect(t *testing.T) connection {
 	t.Cleanup(c.close)
 	return c
 }
+
+// accepted is the connection with the listener's end as the sender's.
+func (c connection) accepted() connection { return connection{c.T, c.to, c.from} }
 
 func (c connection) close() {
 	_ = c.from.Close()
@@ -206,6 +216,7 @@ func TestInLife(t *testing.T) {
 	}
 	defer first.Close()
 	before := choose(t, "")
+	early := listen(t) // as a server does that is started before it is registered
 	if err := Probe(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +242,9 @@ func TestInLife(t *testing.T) {
 	}
 	kept.carry(4 << 20)
 	kept.knows()
+	if has := connectTo(t, early).accepted().has(); has != Name {
+		t.Errorf("what a listener accepts that was there before has %s", has)
+	}
 
 	container, err := netns.New()
 	if err != nil {
