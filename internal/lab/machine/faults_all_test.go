@@ -69,6 +69,8 @@ func faults() []fault {
 		{name: "DualPI2 in BPF, and another's TCX programs write its note", on: one, suites: []string{"sid"},
 			run: overwritten},
 		{name: "weir's congestion control, then a reboot", on: one, quick: true, run: controlReboots},
+		{name: "weir's congestion control, and an upgrade beside open connections", on: one, quick: true,
+			run: controlUpgraded},
 		{name: "the package is installed, upgraded, removed and purged", on: one, run: purged},
 	}
 	for _, f := range filters() {
@@ -927,7 +929,6 @@ func elsewhere(s *subject) {
 	s.sh("ip netns del other")
 }
 
-// l4sReboots needs a kernel that takes a BPF qdisc.
 // controlReboots has a congestion control in BPF kept over a reboot, and taken away from all network namespaces.
 func controlReboots(s *subject) {
 	const chosen = `[ "$(sysctl -n net.ipv4.tcp_congestion_control)" = bpf_bbr ]`
@@ -947,6 +948,29 @@ func controlReboots(s *subject) {
 		"! dmesg | grep -E 'WARNING|BUG|Oops'")
 }
 
+// controlUpgraded has another version of weir's congestion control come while connections have the first, and carry on.
+func controlUpgraded(s *subject) {
+	const open = `systemd-run --quiet --unit=open bash -c 'exec 3<>/dev/tcp/127.0.0.1/2222 && read -r banner <&3 &&
+		until [ -e /run/go ]; do sleep 0.5; done && echo SSH-2.0-test >&3 && head -c 100 <&3 >/run/answer; sleep 9999' &&
+		until_ "ss -Htin state established sport = :2222 | grep -q bpf_bbr"` + "\n"
+	before := s.look()
+	s.sh("systemctl start ssh && /usr/sbin/sshd -p 2222 -o LoginGraceTime=0 -o PidFile=/run/sshd-open.pid")
+	s.sh("weir up " + goal + " --cc bpf_bbr && weir confirm && " + open)
+	s.sh("cp " + otherWeir + " /usr/bin/weir.new && mv /usr/bin/weir.new /usr/bin/weir")
+	s.holds(asPlanned, "the program is another", inForce(goalRate)+
+		" && weir status | grep '^2 connections with bpf_bbr, 2 of them with another version'")
+	s.sh("weir up " + goal + " --cc bpf_bbr && weir confirm")
+	s.holds(asPlanned, "another version, beside open connections", inForce(goalRate)+` && touch /run/go &&
+		until_ '[ -s /run/answer ]' && exec 4<>/dev/tcp/127.0.0.1/2222 && read -r banner <&4 &&
+		weir status | grep '^4 connections with bpf_bbr, 2 of them with another version'`)
+	s.sh("weir down && systemctl is-active --quiet open && ss -Htin state established sport = :2222 | grep bpf_bbr")
+	s.same(asBefore, s.look(), before, "taken down beside open connections")
+	s.sh("systemctl stop open && kill $(cat /run/sshd-open.pid)")
+	s.holds(asBefore, "its name is gone", "! grep -q bpf_bbr /proc/sys/net/ipv4/tcp_available_congestion_control && "+
+		"! dmesg | grep -E 'WARNING|BUG|Oops'")
+}
+
+// l4sReboots needs a kernel that takes a BPF qdisc.
 func l4sReboots(s *subject) {
 	found := s.look()
 	s.sh("weir up " + goal + " --prefer l4s && weir confirm")
@@ -1049,5 +1073,9 @@ func purged(s *subject) {
 	s.same(asBefore, look(), before, "purged while in force")
 }
 
-// packageThere is where the Debian package is laid, if there is one.
-const packageThere = "/usr/lib/weir-test/weir.deb"
+// Where what some faults need is laid: the Debian package, if there is one, and a weir with another version of its
+// congestion control.
+const (
+	packageThere = "/usr/lib/weir-test/weir.deb"
+	otherWeir    = "/usr/lib/weir-test/weir-other"
+)

@@ -208,7 +208,8 @@ func TestMachines(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{"/usr/bin/weir": program(t, dir, "weir/cmd/weir"),
 		"/usr/lib/weir-test/killat":  program(t, dir, "weir/internal/lab/machine/killat"),
-		"/usr/lib/weir-test/foreign": program(t, dir, "weir/internal/lab/machine/foreign")}
+		"/usr/lib/weir-test/foreign": program(t, dir, "weir/internal/lab/machine/foreign"),
+		otherWeir:                    otherProgram(t)}
 	packages, err := filepath.Glob("../../../dist/weir_*_amd64.deb")
 	if err != nil {
 		t.Fatal(err)
@@ -391,10 +392,34 @@ func TestWire(t *testing.T) {
 // cores.
 const longestFault = time.Hour
 
-func program(t *testing.T, dir, path string) string {
+// otherProgram is a weir whose congestion control is of another version: there is a byte behind the end of its object,
+// where nobody reads.
+func otherProgram(t *testing.T) string {
+	t.Helper()
+	object, err := filepath.Abs("../../bbr/object_bpfel.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	other, overlay := filepath.Join(dir, "other.o"), filepath.Join(dir, "overlay.json")
+	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {object: other}})
+	if err := errors.Join(err, os.WriteFile(other, append(text, 0), 0o600),
+		os.WriteFile(overlay, replaced, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return program(t, dir, "weir/cmd/weir", "-overlay", overlay)
+}
+
+// program builds one into a folder, with further options of go build.
+func program(t *testing.T, dir, path string, options ...string) string {
 	t.Helper()
 	out := filepath.Join(dir, filepath.Base(path))
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, path)
+	build := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w",
+		"-o", out}, options, []string{path})...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, said)
