@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir-lab run
 
-.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate results results-rules results-dualpi2 results-dualpi2-matrix clean
+.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate results results-rules results-dualpi2 results-dualpi2-matrix results-cc-kernels clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -73,7 +73,7 @@ test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the B
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
 	@scripts/need generate
-	$(GO) run ./internal/testrun -tags all,kernels -count=1 -timeout 6h -run 'TestKernels|TestCost|TestBenchCounted|TestStockKernel|TestObject|TestEngines|TestBoot' ./internal/dualpi2 ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
+	$(GO) run ./internal/testrun -tags all,kernels -count=1 -timeout 6h -run 'TestKernels|TestCost|TestBenchCounted|TestStockKernel|TestObject|TestEngines|TestControlOnKernels|TestBoot' ./internal/dualpi2 ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
@@ -119,6 +119,10 @@ results-rules: lab-kernel reference weir ## results/rules.md, or what SECTION (a
 
 results-dualpi2: lab-kernel reference weir ## results/dualpi2.md, or what SECTION (a word of a command) makes of it: 180 boots of a stock kernel, an hour
 	@scripts/results dualpi2 -- $(SECTION)
+
+results-cc-kernels: reference weir ## results/cc-kernels.md: 54 boots of stock kernels
+	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 newest"
+	@scripts/results cc-kernels
 
 results-dualpi2-matrix: reference weir ## results/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
 	@scripts/results dualpi2-matrix
