@@ -84,7 +84,7 @@ measured, 2 wrong usage. A claim that is not reproduced is a result.`,
 	f.StringArrayVar(&o.only, "only", nil, "run only the candidate of this `name`, and judge no claim; can be repeated")
 	f.StringVar(&o.engine, "engine", "", "boot with this `engine`: "+strings.Join(scenario.EngineNames(), " or ")+
 		" (default: the scenario's)")
-	f.StringVar(&o.kernel, "kernel", "", "the engine qemu boots the newest kernel of this `series`, as 6.1 (default: of all)")
+	f.StringVar(&o.kernel, "kernel", "", "with the engine qemu: boot the newest kernel of this `series`, as 6.1")
 	f.IntVar(&o.seeds, "seeds", 0, "repeat each run with `n` seeds (default: the scenario's)")
 	f.StringVar(&o.shard, "shard", "", "run only a part, `2/8` the second of eight, and print it for weir-lab merge")
 	f.IntVar(&o.parallel, "parallel", 0, "boot `n` kernels at a time (default: one a core)")

@@ -40,7 +40,7 @@ func TestControlOnKernels(t *testing.T) {
 				}
 				for _, c := range report.Claims {
 					t.Logf("%s: %s: %s %v", file, c.Claim.Says, c.Claim.Metric, c.Verdict)
-					if c.Verdict != verdict.Reproduced {
+					if c.Verdict != verdict.Reproduced && c.Note == "" { // else it says why not
 						t.Errorf("%s: %q is %v: %+v", file, c.Claim.Says, c.Verdict, c)
 					}
 				}

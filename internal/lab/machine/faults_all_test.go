@@ -951,7 +951,7 @@ func controlReboots(s *subject) {
 // controlUpgraded has another version of weir's congestion control come while connections have the first, and carry on.
 func controlUpgraded(s *subject) {
 	const open = `systemd-run --quiet --unit=open bash -c 'exec 3<>/dev/tcp/127.0.0.1/2222 && read -r banner <&3 &&
-		until [ -e /run/go ]; do sleep 0.5; done && echo SSH-2.0-test >&3 && head -c 100 <&3 >/run/answer; sleep 9999' &&
+		until [ -e /run/go ]; do sleep 0.5; done && echo SSH-2.0-test >&3 && head -c 100 <&3 >/run/answer; sleep 999' &&
 		until_ "ss -Htin state established sport = :2222 | grep -q bpf_bbr"` + "\n"
 	before := s.look()
 	s.sh("systemctl start ssh && /usr/sbin/sshd -p 2222 -o LoginGraceTime=0 -o PidFile=/run/sshd-open.pid")

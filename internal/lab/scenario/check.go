@@ -365,7 +365,7 @@ func (s *Scenario) checkNewRTTs() *problem {
 			return wrong("path.rtt alone", at, "the path's RTT cannot change while client %q has its own",
 				s.Client[own].Name)
 		case min(change.RTT, s.Path.RTT) <= s.Path.There() || time.Duration(change.RTT) > maxRTT:
-			return wrong("", at, "the RTT can change from %v to %v (at %v) only where both are above %v, and 10s at most",
+			return wrong("", at, "the RTT can change from %v to %v (at %v) only where both are above %v, at most 10s",
 				s.Path.RTT, change.RTT, change.At, s.Path.There())
 		}
 		if p := s.checkTime("", at, change.At, before); p != nil {
@@ -421,8 +421,8 @@ func (s *Scenario) checkTraffic() *problem {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
 		}
 		if c.RTT != 0 && c.RTT < s.Path.There() {
-			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than jitter or reorder takes, %v", c.RTT,
-				s.Path.There())
+			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than jitter or reorder takes, %v",
+				c.RTT, s.Path.There())
 		}
 		if p := checkAccess(c); p != nil {
 			return p
