@@ -4,6 +4,7 @@ package change
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,8 +23,13 @@ func TestNewerControl(t *testing.T) {
 	}
 	m.f.Congestion.Brings = "4567cdef"
 	status, err := s.Status()
-	if err != nil || len(status.Drift) != 1 {
-		t.Errorf("the older one is not named: %+v, %v", status.Drift, err)
+	if err != nil || !status.InForce || len(status.Drift) > 0 {
+		t.Errorf("an upgrade alone takes the goal out of force: %+v, %v", status.Drift, err)
+	}
+	if !slices.ContainsFunc(status.Notes, func(n plan.Note) bool {
+		return n.Subject == bbr.Name && strings.Contains(n.Text, "0123abcd")
+	}) {
+		t.Errorf("the older one is not named: %+v", status.Notes)
 	}
 	if _, err := s.Up(goal, 0); err != nil || m.f.Congestion.Registered != "4567cdef" {
 		t.Fatalf("%v, %+v", err, m.f.Congestion)

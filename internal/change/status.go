@@ -201,6 +201,14 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 	if status.Unconfirmed {
 		p.Changes, _ = lasting(p.Changes)
 	}
+	p.Changes = slices.DeleteFunc(p.Changes, func(c plan.Change) bool {
+		if c.Target.Kind != kernel.Control || !kernel.OtherVersion(c.Old, c.New) {
+			return false
+		}
+		status.Notes = append(status.Notes, plan.Note{Subject: c.Target.Name,
+			Text: fmt.Sprintf("is that of another Weir (%v), and works on. For this one's (%v): weir up", c.Old, c.New)})
+		return true
+	})
 	status.InForce, status.Drift = p.Empty(), append(status.Drift, p.Changes...)
 	for _, goal := range goals {
 		link, there := facts.Link(goal.Dev)

@@ -61,6 +61,16 @@ func (v Version) Meets(want Value) bool {
 	return want == Value(v) || v == Unseen && want != Value(Absent) && want != Value(NotOurs)
 }
 
+// OtherVersion reports whether a host has the bpf_bbr of another weir, such as the one before an upgrade, in place of the
+// version that is wanted.
+func OtherVersion(now, want Value) bool {
+	known := func(v Value) bool {
+		version, ok := v.(Version)
+		return ok && version != Absent && version != NotOurs && version != Unseen
+	}
+	return known(now) && known(want) && now != want
+}
+
 // VersionOf is the bpf_bbr that a host has.
 func VersionOf(f host.Facts) Version {
 	switch {
