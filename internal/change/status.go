@@ -206,7 +206,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 			return false
 		}
 		status.Notes = append(status.Notes, plan.Note{Subject: c.Target.Name,
-			Text: fmt.Sprintf("is that of another Weir (%v), and works on. For this one's (%v): weir up", c.Old, c.New)})
+			Text: fmt.Sprintf("is another Weir's (%v), and works on. For this one's (%v): weir up", c.Old, c.New)})
 		return true
 	})
 	status.InForce, status.Drift = p.Empty(), append(status.Drift, p.Changes...)

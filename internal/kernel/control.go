@@ -61,7 +61,7 @@ func (v Version) Meets(want Value) bool {
 	return want == Value(v) || v == Unseen && want != Value(Absent) && want != Value(NotOurs)
 }
 
-// OtherVersion reports whether a host has the bpf_bbr of another weir, such as the one before an upgrade, in place of the
+// OtherVersion reports whether a host has the bpf_bbr of another weir, as of one before an upgrade, in place of the
 // version that is wanted.
 func OtherVersion(now, want Value) bool {
 	known := func(v Value) bool {

@@ -13,17 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../../bpf/include/dice.h"
+
 static u32 may_limit; /* 6.1 does not let it */
-static u64 dice;
 
-__attribute__((no_sanitize("integer"))) static u32 roll(void) /* splitmix64 */
-{
-	u64 z = dice += 0x9e3779b97f4a7c15;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	return (u32)(z >> 32);
-}
+static u32 roll(void) { return (u32)(roll64() >> 32); }
 
 #define GLOBAL static
 #define bpf_get_prandom_u32 roll

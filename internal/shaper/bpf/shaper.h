@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A shaper that is fair between clients, over all queues and cores: the algorithm alone. random.c
+ * tries it with random packets on CPUs that interrupt each other anywhere.
+ *
+ * It holds no packets. It gives each an earliest departure time, which fq below keeps. A client has
+ * a clock: when all that it was given will be out, at the rate that was its share when it was given.
+ * Until then the client is active, and the rate is divided among those who are. Who uses less than
+ * its share is active for that part of the time only, so what it leaves goes to the others: the
+ * shares are max-min fair, and nobody's rate is measured.
+ *
+ * How many are active is counted in a calendar. A client is entered in the slot of time in which its
+ * clock ends, and when that slot is over it counts no more: no timer, and no walk over clients. The
+ * calendar turns round, so each of its words says which slot it stands for, and whoever comes too
+ * late to change one finds that out. What the words hold and what is counted as active differ only
+ * by what CPUs are just about to add, whatever their order: the count cannot drift.
+ */
+#pragma once
+
+#define SLOTS		2048		/* of the calendar */
+#define HORIZON		(SLOTS / 2 - 1)	/* slots that a clock may be ahead; beyond, a client gets more than its share */
+#define PARTS		64		/* a client of weight 1 that is active throughout a slot */
+#define MAX_WEIGHT	64
+#define NS_SHIFT	20		/* times for each byte are ns << 20 */
+#define ONE		65536		/* gains are of this */
+#define TRIM_SHIFT	8		/* but the trim has more digits */
+#define MAX_TRIM	(ONE / 20)	/* 5 %: more of it overshoots by as much when many come at once */
+#define MIN_GAIN	(ONE / 2)
+#define LONGEST		(1ULL << 33)	/* ns: 8.6 s */
+#define TRIES		32		/* a CPU fails only where another one has got its change in */
+
+struct params {
+	u64 ns_per_byte;	/* << NS_SHIFT, at the rate that the clients share */
+	u64 slot_bytes;		/* what that rate sends in a slot */
+	u64 trim_gain;		/* << 16, of ONE << TRIM_SHIFT for each byte that a slot lacks */
+	u64 settle_slots;	/* in which an overshoot is taken back */
+	u32 slot_shift;		/* a slot is 1 << slot_shift ns */
+};
+
+struct shaper {
+	u64 slot __attribute__((aligned(64)));	/* all before it are over */
+	u64 ns_per_byte;			/* now */
+	u64 walking __attribute__((aligned(64)));
+	s64 over;				/* bytes that were sent above the rate, and not yet taken back */
+	s64 trim;				/* of ONE << TRIM_SHIFT */
+	u64 sent;				/* bytes whose slot is over */
+	s64 active __attribute__((aligned(64))); /* parts times weight */
+	s64 late;				/* bytes that came when their slot was over */
+	u64 ends[SLOTS], leaves[SLOTS];		/* a slot's number << 32, and parts or bytes */
+};
+
+/* The clock (ns, 52 bits), the parts for which it counts in its slot, and the weight (6 bits each, less 1): one word, as they change together. */
+struct client {
+	u64 word;
+	u64 cap_clock;		/* ns */
+	u64 cap;		/* ns for a byte << NS_SHIFT, that it may not be faster than; or 0 */
+	u32 weight;		/* 1 to MAX_WEIGHT */
+};
+#define CLOCK_SHIFT	12
+#define PARTS_SHIFT	6
+
+struct flow {
+	u64 last;		/* ns: when its last packet leaves */
+	u64 clock;		/* ns: it is sparse once this has passed */
+};
+
+#define READ(x)			(*(volatile __typeof__(x) *)&(x))
+#define add(p, n)		((void)__sync_fetch_and_add(p, n))
+#define swap(p, n)		__sync_lock_test_and_set(p, n)
+#define change_if(p, is, to)	__sync_val_compare_and_swap(p, is, to)
+
+/* Adds to a slot of the calendar; false if it is over, or not in the calendar yet. */
+static __always_inline bool slot_add(u64 *words, u64 slot, u32 n)
+{
+	u64 *word = &words[slot & (SLOTS - 1)], seen = READ(*word), was;
+	int try;
+
+	for (try = 0; try < TRIES; try++) {
+		if (seen >> 32 != (u32)slot)
+			return false;
+		STEP();
+		was = change_if(word, seen, (u64)(u32)slot << 32 | (u32)((u32)seen + n));
+		if (was == seen)
+			return true;
+		seen = was;
+	}
+	return false;
+}
+
+/* A slot is over. */
+static __always_inline void end_slot(struct shaper *s, const struct params *p, u64 slot)
+{
+	u64 i = slot & (SLOTS - 1), next = (u64)(u32)(slot + SLOTS) << 32, bytes;
+	s64 parts, lack, trim = s->trim;
+
+	parts = (s32)swap(&s->ends[i], next);
+	STEP();
+	if (parts)
+		add(&s->active, -parts);
+	STEP();
+	bytes = (u32)swap(&s->leaves[i], next);
+	s->sent += bytes;
+	lack = (s64)p->slot_bytes - (s64)bytes;
+	s->over = s->over > lack ? s->over - lack : 0;
+	/* Alone, a client may not be able to send more: only while somebody waits is what lacks made good. */
+	if (READ(s->active) >= PARTS * 98 / 100)
+		trim += lack * (s64)p->trim_gain >> 16;
+	else
+		trim -= trim >> 7;
+	if (trim > MAX_TRIM << TRIM_SHIFT)
+		trim = MAX_TRIM << TRIM_SHIFT;
+	if (trim < -(MAX_TRIM << TRIM_SHIFT))
+		trim = -(MAX_TRIM << TRIM_SHIFT);
+	s->trim = trim;
+}
+
+/* How fast it is now, from what the slots that are over have sent. */
+static __always_inline void set_rate(struct shaper *s, const struct params *p)
+{
+	s64 gain = ONE + (s->trim >> TRIM_SHIFT) - (s64)((u64)s->over * ONE / (p->slot_bytes * p->settle_slots));
+
+	if (gain < MIN_GAIN)
+		gain = MIN_GAIN;
+	s->ns_per_byte = p->ns_per_byte * ONE / (u64)gain;
+}
+
+/* Begins to end slots: from the one that is returned on, or none if it is not below to. One CPU at a time does. */
+static __always_inline u64 begin_walk(struct shaper *s, u64 to)
+{
+	u64 from = READ(s->slot);
+
+	if (from >= to || READ(s->walking) || change_if(&s->walking, 0, 1))
+		return to;
+	STEP();
+	from = READ(s->slot);
+	if (from >= to) {
+		s->walking = 0;
+		return to;
+	}
+	return to - from > SLOTS ? to - SLOTS : from; /* after a silence of more than a turn, each word once */
+}
+
+static __always_inline void end_walk(struct shaper *s, const struct params *p, u64 to)
+{
+	s64 late = swap(&s->late, 0);
+
+	s->over += late;
+	s->sent += (u64)late;
+	set_rate(s, p);
+	STEP();
+	READ(s->slot) = to;
+	STEP();
+	READ(s->walking) = 0;
+}
+
+/*
+ * How far a client's clock is ahead, ns; below 0 if it has ended. It may be further ahead than the horizon of a CPU that was interrupted since it looked at
+ * the time. But one that seems to be ahead by more than 8 s has not been looked at for weeks.
+ */
+static __always_inline s64 ahead_of(u64 word, u64 now)
+{
+	s64 ahead = (s64)(((word >> CLOCK_SHIFT) - now) << CLOCK_SHIFT) >> CLOCK_SHIFT;
+
+	return ahead > (s64)LONGEST ? -(s64)LONGEST : ahead;
+}
+
+/* The word of a client that is new: its clock ended so long ago that it is in no slot of any calendar. */
+static __always_inline u64 new_word(u64 now) { return (now - 2 * LONGEST) << CLOCK_SHIFT; }
+
+/* Charges a client for bytes, and returns when its turn comes, ns. */
+static __always_inline u64 charge(struct shaper *s, const struct params *p, struct client *c, u64 now, u32 bytes)
+{
+	u64 base = bytes * READ(s->ns_per_byte) >> NS_SHIFT, horizon = (u64)HORIZON << p->slot_shift;
+	u64 seen = READ(c->word), weight = c->weight, full = weight * PARTS, slot, start, stop, end, dt, parts, was_slot, is;
+	s64 ahead, others, was, change = 0;
+	int try;
+
+	for (try = 0; try < TRIES; try++) {
+		slot = READ(s->slot);
+		if (now < slot << p->slot_shift) /* this CPU was interrupted: it is later by now */
+			now = slot << p->slot_shift;
+		STEP();
+		ahead = ahead_of(seen, now);
+		was_slot = (now + (u64)ahead) >> p->slot_shift;
+		parts = was = 0;
+		if (ahead > -(s64)LONGEST && was_slot >= slot) {
+			parts = (seen >> PARTS_SHIFT & 63) + 1;
+			was = (s64)(parts * ((seen & 63) + 1));
+		}
+		others = READ(s->active) - was;
+		if (others < 0)
+			others = 0;
+		dt = base * ((u64)others + full) / full;
+		start = ahead > 0 ? now + (u64)ahead : now;
+		stop = start + dt;
+		if (stop > now + horizon)
+			stop = now + horizon;
+		end = stop >> p->slot_shift;
+		if (end > slot) {
+			parts = PARTS;
+		} else {
+			end = slot;
+			parts += (dt * PARTS >> p->slot_shift) + 1;
+			if (parts > PARTS)
+				parts = PARTS;
+		}
+		STEP();
+		is = change_if(&c->word, seen, stop << CLOCK_SHIFT | (parts - 1) << PARTS_SHIFT | (weight - 1));
+		if (is == seen)
+			break;
+		seen = is;
+	}
+	if (try == TRIES)
+		return start;
+	parts *= weight;
+	if (was && was_slot == end && was == (s64)parts)
+		return start;
+	STEP();
+	if (was && slot_add(s->ends, was_slot, (u32)-was))
+		change -= was;
+	STEP();
+	if (slot_add(s->ends, end, (u32)parts))
+		change += (s64)parts;
+	STEP();
+	if (change)
+		add(&s->active, change);
+	return start;
+}
+
+/* When a client that may not be faster than its cap may send, ns. */
+static __always_inline u64 charge_cap(struct client *c, u64 now, u32 bytes)
+{
+	u64 seen = READ(c->cap_clock), start = now, is;
+	int try;
+
+	for (try = 0; try < TRIES; try++) {
+		start = seen > now ? seen : now;
+		STEP();
+		is = change_if(&c->cap_clock, seen, start + (bytes * c->cap >> NS_SHIFT));
+		if (is == seen)
+			break;
+		seen = is;
+	}
+	return start;
+}
+
+/*
+ * When a packet leaves, ns; not before the time that its sender wants. walk has begun and ended.
+ *
+ * A short packet of a flow that uses less than an eighth of its client's share leaves at once. No flow's packets overtake each other.
+ */
+static __always_inline u64 departure(struct shaper *s, const struct params *p, struct client *c, struct flow *f, u64 now, u32 bytes, u64 wanted, bool small)
+{
+	u64 start = now, at = now >> p->slot_shift, share, leaves;
+
+	if (at - READ(s->slot) <= HORIZON || at <= READ(s->slot)) { /* else: nothing was sent for long, and another CPU is just clearing the calendar */
+		start = charge(s, p, c, now, bytes);
+		if (c->cap) {
+			u64 capped = charge_cap(c, now, bytes);
+
+			start = start > capped ? start : capped;
+		}
+	}
+	if (small && f->last <= now && f->clock <= now)
+		start = now;
+	start = start > wanted ? start : wanted;
+	start = start > f->last ? start : f->last;
+	f->last = start;
+	share = bytes * READ(s->ns_per_byte) >> NS_SHIFT;
+	share = share * (u64)(READ(s->active) > PARTS ? READ(s->active) : PARTS) / PARTS;
+	f->clock = (f->clock > now ? f->clock : now) + 8 * share;
+	leaves = start >> p->slot_shift;
+	if (leaves > at + HORIZON)
+		leaves = at + HORIZON;
+	STEP();
+	if (!slot_add(s->leaves, leaves, bytes))
+		add(&s->late, bytes);
+	return start;
+}
