@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build all && kernels
+//go:build kernels
 
 package lab_test
 
