@@ -9,26 +9,17 @@ package bbr
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"weir/internal/bpf/bpftest"
 )
 
 // TestRandom: whatever happens to a connection, in whatever order, window, pacing and what is kept stay within their
 // bounds, nothing overflows, and on a calm path it comes back.
 func TestRandom(t *testing.T) {
-	const clang = "clang-19"
-	if _, err := exec.LookPath(clang); err != nil {
-		t.Skipf("skipped, not passed: %s is missing (scripts/need generate)", clang)
-	}
-	program := filepath.Join(t.TempDir(), "random")
-	build := exec.Command(clang, "-O1", "-g", "-Wall", "-Werror", "-Wno-parentheses",
-		"-Wno-unknown-attributes", // kernel.h: of BPF alone
+	program := bpftest.Native(t, "bpf/random.c", "-Wno-unknown-attributes", // kernel.h: of BPF alone
 		"-fsanitize=undefined,integer", "-fno-sanitize-recover=all", "-fsanitize-recover=unsigned-integer-overflow",
-		"-fno-sanitize-link-runtime", // it has its own
-		"-o", program, "bpf/random.c")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
+		"-fno-sanitize-link-runtime") // it has its own
 	const sequences = 250000
 	for seed := 1; seed <= 4; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

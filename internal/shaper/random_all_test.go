@@ -9,23 +9,16 @@ package shaper
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"weir/internal/bpf/bpftest"
 )
 
 // TestRandom: wherever CPUs interrupt each other, those who are active are exactly those whose clocks have not ended,
 // no byte is lost or counted twice, no clock is beyond the horizon, and no packet overtakes one of its flow.
 func TestRandom(t *testing.T) {
-	const clang = "clang-19"
-	if _, err := exec.LookPath(clang); err != nil {
-		t.Skipf("skipped, not passed: %s is missing (scripts/need generate)", clang)
-	}
-	program := filepath.Join(t.TempDir(), "random")
-	build := exec.Command(clang, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-parentheses", "-fsanitize=undefined",
-		"-fsanitize-trap=undefined", "-o", program, "bpf/random.c")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
+	program := bpftest.Native(t, "bpf/random.c", "-Wextra", "-fsanitize=undefined",
+		"-fsanitize-trap=undefined")
 	const packets = 1_000_000
 	for seed, cpus := range []int{1, 2, 3, 4, 4, 8, 8, 8, 16, 16} {
 		t.Run(fmt.Sprintf("seed %d, %d CPUs", seed, cpus), func(t *testing.T) {

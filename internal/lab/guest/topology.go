@@ -443,7 +443,7 @@ func (t *topology) layClients(job scenario.Job) error {
 				return err
 			}
 		}
-		if rtt -= s.Path.There(); rtt > 0 {
+		if rtt -= s.Path.ForwardDelay(); rtt > 0 {
 			if err := client.qdisc("eth0", wayBack(rtt)); err != nil {
 				return err
 			}
@@ -517,7 +517,7 @@ func wayBack(delay units.Duration) string { return fmt.Sprintf("netem limit 2000
 // reroute gives the path to each client another base RTT.
 func (t *topology) reroute(s scenario.Scenario, rtt units.Duration) error {
 	for _, client := range t.hosts {
-		if err := client.configure("eth0", wayBack(rtt-s.Path.There()), client.tc.Adjust); err != nil {
+		if err := client.configure("eth0", wayBack(rtt-s.Path.ForwardDelay()), client.tc.Adjust); err != nil {
 			return err
 		}
 	}
@@ -532,7 +532,7 @@ func impairment(p scenario.Path, seed uint64) string {
 	}
 	text := "netem limit 200000"
 	if p.Reorder > 0 {
-		text += fmt.Sprintf(" delay %v reorder %v", scenario.Lead, p.Reorder)
+		text += fmt.Sprintf(" delay %v reorder %v", scenario.ReorderLead, p.Reorder)
 	}
 	if p.Jitter > 0 {
 		text += fmt.Sprintf(" delay %v %v rate 40gbit", p.Jitter, p.Jitter)

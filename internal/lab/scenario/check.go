@@ -279,8 +279,9 @@ func (s *Scenario) checkPath() *problem {
 		return wrong("", []string{"path", "reorder"}, "at reorder %v none is left to be overtaken", s.Path.Reorder)
 	case s.Path.Reorder > 0 && s.Path.Jitter > 0:
 		return wrong("one of them", []string{"path", "reorder"}, "under jitter packets stay in order")
-	case s.Path.Reorder > 0 && time.Duration(s.Path.RTT) < Lead:
-		return wrong("", []string{"path", "reorder"}, "packets come %v early, and the RTT is %v", Lead, s.Path.RTT)
+	case s.Path.Reorder > 0 && time.Duration(s.Path.RTT) < ReorderLead:
+		return wrong("", []string{"path", "reorder"}, "packets come %v early, and the RTT is %v", ReorderLead,
+			s.Path.RTT)
 	case s.Path.Loss >= 1:
 		return wrong("", []string{"path", "loss"}, "at loss %v nothing arrives", s.Path.Loss)
 	case s.Path.Burst < 0 || s.Path.Burst > 1000:
@@ -364,9 +365,9 @@ func (s *Scenario) checkNewRTTs() *problem {
 		case own >= 0:
 			return wrong("path.rtt alone", at, "the path's RTT cannot change while client %q has its own",
 				s.Client[own].Name)
-		case min(change.RTT, s.Path.RTT) <= s.Path.There() || time.Duration(change.RTT) > maxRTT:
+		case min(change.RTT, s.Path.RTT) <= s.Path.ForwardDelay() || time.Duration(change.RTT) > maxRTT:
 			return wrong("", at, "the RTT can change from %v to %v (at %v) only where both are above %v, at most 10s",
-				s.Path.RTT, change.RTT, change.At, s.Path.There())
+				s.Path.RTT, change.RTT, change.At, s.Path.ForwardDelay())
 		}
 		if p := s.checkTime("", at, change.At, before); p != nil {
 			return p
@@ -420,9 +421,9 @@ func (s *Scenario) checkTraffic() *problem {
 		if time.Duration(c.RTT) > maxRTT {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
 		}
-		if c.RTT != 0 && c.RTT < s.Path.There() {
+		if c.RTT != 0 && c.RTT < s.Path.ForwardDelay() {
 			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than jitter or reorder takes, %v",
-				c.RTT, s.Path.There())
+				c.RTT, s.Path.ForwardDelay())
 		}
 		if p := checkAccess(c); p != nil {
 			return p

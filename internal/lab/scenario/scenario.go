@@ -79,7 +79,7 @@ type Path struct {
 	// mean length of a loss, in packets: 0 or 1 is independent loss, above it a Gilbert model
 	Burst  float64        `toml:"burst" json:"burst"`
 	Jitter units.Duration `toml:"jitter" json:"jitter"` // ± towards the clients, in order
-	// of the packets towards the clients, which overtake those that were sent in the Lead before
+	// of the packets towards the clients, which overtake those that were sent in the ReorderLead before
 	Reorder units.Share `toml:"reorder" json:"reorder,omitempty"`
 
 	Change []newRTT `toml:"change" json:"change,omitempty"` // in their order
@@ -91,13 +91,13 @@ type newRTT struct {
 	RTT units.Duration `toml:"rtt" json:"rtt"`
 }
 
-// Lead is by how much a packet that overtakes others comes earlier than it would.
-const Lead = 2 * time.Millisecond
+// ReorderLead is by how much a packet that overtakes others comes earlier than it would.
+const ReorderLead = 2 * time.Millisecond
 
-// There is the part of the base RTT that is on the way to the clients, in the mean.
-func (p Path) There() units.Duration {
+// ForwardDelay is the part of the base RTT that is on the way to the clients, in the mean.
+func (p Path) ForwardDelay() units.Duration {
 	if p.Reorder > 0 {
-		return units.Duration(Lead)
+		return units.Duration(ReorderLead)
 	}
 	return p.Jitter
 }
