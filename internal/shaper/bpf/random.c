@@ -68,9 +68,10 @@ static void walk(u64 at)
 
 static void packet(void)
 {
-	u64 at = now, r = roll64(), wanted, last, leaves, word;
+	u64 at = now, r = roll64(), last, leaves, word;
 	struct client *c = &clients[r % CLIENTS];
 	u32 size = roll64() & 1 ? 60 + (u32)(roll64() % 1455) : (u32)(roll64() % 65536) + 1;
+	struct arrival a;
 	struct flow *f;
 
 	if (roll64() % 3)
@@ -81,12 +82,17 @@ static void packet(void)
 		c->weight = 1 + (u32)(roll64() % MAX_WEIGHT);
 	if (roll64() % 1000 == 0)
 		c->cap = roll64() & 1 ? 0 : params.ns_per_byte * (1 + roll64() % 1000);
-	wanted = roll64() % 8 ? 0 : at + roll64() % (4 * (u64)SLOTS << params.slot_shift);
+	a = (struct arrival){ .now = at, .bytes = size, .dice = (u32)roll64(), .small = size <= 3028, .ect = roll64() % 8 };
+	a.wanted = roll64() % 8 ? 0 : at + roll64() % (4 * (u64)SLOTS << params.slot_shift);
 	walk(at);
-	bytes_in += size;
 	word = READ(c->word);
-	leaves = departure(&shaper, &params, c, f, at, size, wanted, size <= 3028);
-	HOLDS(leaves >= at && leaves >= wanted && leaves >= last);
+	leaves = departure(&shaper, &params, c, f, &a);
+	HOLDS(c->fair >= MEMORY / 1024 && c->fair <= 2 * MEMORY && f->used <= MAX_USE);
+	if (!leaves)
+		return;
+	HOLDS(a.ect || !a.marked);
+	bytes_in += size;
+	HOLDS(leaves >= at && leaves >= a.wanted && leaves >= last);
 	HOLDS(READ(c->word) == word || ahead_of(READ(c->word), now) <= (s64)((u64)HORIZON << params.slot_shift));
 }
 
@@ -159,7 +165,11 @@ int main(int argc, char **argv)
 	params.ns_per_byte = (1000000000ULL << NS_SHIFT) / rate;
 	params.slot_bytes = rate * slot / 1000000000;
 	params.settle_slots = 64000000 / slot + 1;
-	params.trim_gain = (slot << 40) / (30000000 * params.slot_bytes);
+	params.target = roll64() & 3 ? 2 * LONGEST : 5000000; /* mostly none is dropped, so that clocks get to the horizon */
+	params.limit = 4 * LONGEST;
+	if (params.target < params.limit / 4)
+		params.limit = HORIZON * slot * 3 / 4 < 100000000 ? HORIZON * slot * 3 / 4 : 100000000;
+	params.trim_gain = (slot << 40) / (120000000 * params.slot_bytes);
 	shaper.ns_per_byte = params.ns_per_byte;
 	/* Before a clock of 52 bits, or a slot's number of 32, is through. */
 	now = (roll64() & 1 ? 1ULL << 52 : 1ULL << (32 + params.slot_shift)) * (1 + roll64() % 2) - roll64() % (16 * SLOTS * slot);

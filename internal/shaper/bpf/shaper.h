@@ -34,6 +34,8 @@ struct params {
 	u64 slot_bytes;		/* what that rate sends in a slot */
 	u64 trim_gain;		/* << 16, of ONE << TRIM_SHIFT for each byte that a slot lacks */
 	u64 settle_slots;	/* in which an overshoot is taken back */
+	u64 target;		/* ns that a client's packets may wait without a mark */
+	u64 limit;		/* ns that none may wait for longer; above target */
 	u32 slot_shift;		/* a slot is 1 << slot_shift ns */
 };
 
@@ -55,14 +57,26 @@ struct client {
 	u64 cap_clock;		/* ns */
 	u64 cap;		/* ns for a byte << NS_SHIFT, that it may not be faster than; or 0 */
 	u32 weight;		/* 1 to MAX_WEIGHT */
+	u32 fair;		/* as a flow's use: more than that is too much; 0 as long as nothing has waited */
 };
 #define CLOCK_SHIFT	12
 #define PARTS_SHIFT	6
 
+/* What a flow uses is time that its client needs for it at its rate, over the last 1 << MEMORY_SHIFT ns or so. */
+#define MEMORY_SHIFT	25		/* 34 ms: some packets of each of ten flows at 10 Mbit/s */
+#define MEMORY		(1U << MEMORY_SHIFT)
+#define MAX_USE		(16 * (u64)MEMORY)
+#define SPARSE		8		/* a flow is sparse if it uses less than this part of what is fair */
+#define FULL_FRAME	1514		/* bytes */
+
 struct flow {
 	u64 last;		/* ns: when its last packet leaves */
 	u64 clock;		/* ns: it is sparse once this has passed */
+	u64 came;		/* ns: its last packet */
+	u64 used;		/* ns, as of then */
 };
+
+enum verdict { PASS, MARK, DROP };
 
 #define READ(x)			(*(volatile __typeof__(x) *)&(x))
 #define add(p, n)		((void)__sync_fetch_and_add(p, n))
@@ -244,36 +258,107 @@ static __always_inline u64 charge_cap(struct client *c, u64 now, u32 bytes)
 	return start;
 }
 
-/*
- * When a packet leaves, ns; not before the time that its sender wants. walk has begun and ended.
- *
- * A short packet of a flow that uses less than an eighth of its client's share leaves at once. No flow's packets overtake each other.
- */
-static __always_inline u64 departure(struct shaper *s, const struct params *p, struct client *c, struct flow *f, u64 now, u32 bytes, u64 wanted, bool small)
-{
-	u64 start = now, at = now >> p->slot_shift, share, leaves;
+/* A packet, or several as one superpacket. */
+struct arrival {
+	u64 now, wanted;	/* ns: the time, and when its sender wants it to leave, if it says so */
+	u32 bytes;		/* on the wire */
+	u32 dice;
+	bool small, ect;	/* of at most two packets; it may be marked */
+	bool marked;		/* what became of it, if it was not dropped */
+};
 
+/* How long a client's packet has to wait, ns. */
+static __always_inline u64 wait_of(struct client *c, u64 now)
+{
+	s64 ahead = ahead_of(READ(c->word), now);
+	u64 wait = ahead > 0 ? (u64)ahead : 0, capped = READ(c->cap_clock);
+
+	return c->cap && capped > now + wait ? capped - now : wait;
+}
+
+/*
+ * What becomes of a packet that has to wait, and takes unit ns at its client's rate; a full frame takes frame ns.
+ *
+ * A client's packets leave in the order in which they came, so its flows share as they come. Those that send more than is fair are marked for what is too
+ * much, and what is fair is whatever makes the packets wait for the target: Approximate Fair Dropping (Pan, Breslau, Prabhakar and Shenker 2003), but
+ * that each flow's use is known here, not estimated from samples. A flow that marks do not slow down is dropped from.
+ */
+static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a, u64 unit, u64 frame)
+{
+	u64 since = a->now > f->came ? a->now - f->came : 0, used = f->used, fair = c->fair ? c->fair : 2 * MEMORY, room;
+	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
+	u64 each = 2 * frame * MEMORY / fair; /* two frames of each flow */
+	s64 error;
+
+	if (target < each)
+		target = each;
+	if (target > p->limit / 2)
+		target = p->limit / 2;
+	used = since < MEMORY ? used - (used * since >> MEMORY_SHIFT) : 0;
+	used += unit;
+	if (used > MAX_USE)
+		used = MAX_USE;
+	f->came = a->now;
+	f->used = used;
+	error = (s64)wait - (s64)target;
+	if (error > 4 * (s64)target)
+		error = 4 * (s64)target;
+	fair -= (s64)(fair * weight >> MEMORY_SHIFT) * error / (s64)(8 * target); /* e times less in 270 ms at twice the target */
+	if (fair > 2 * MEMORY)
+		fair = 2 * MEMORY;
+	if (fair < MEMORY / 1024)
+		fair = MEMORY / 1024;
+	c->fair = (u32)fair;
+	if (wait < target / 2)
+		return PASS;
+	if (wait >= p->limit)
+		return DROP;
+	room = wait > target ? fair * (p->limit - wait) / (p->limit - target) : fair;
+	if (used <= room || a->dice <= (u32)(room * 0xffffffff / used))
+		return PASS;
+	return a->ect && used <= 4 * room ? MARK : DROP;
+}
+
+/*
+ * When a packet leaves, ns; 0 if it is dropped. Not before the time that its sender wants. The walk has begun and ended.
+ *
+ * A short packet of a flow that uses less than an eighth of what is fair leaves at once. No flow's packets overtake each other.
+ */
+static __always_inline u64 departure(struct shaper *s, const struct params *p, struct client *c, struct flow *f, struct arrival *a)
+{
+	u64 now = a->now, start = now, at = now >> p->slot_shift, unit, per_byte, leaves, full = c->weight * PARTS;
+	s64 active = READ(s->active);
+	bool first = a->small && f->clock <= now;
+	enum verdict verdict;
+
+	per_byte = READ(s->ns_per_byte) * (active > (s64)full ? (u64)active : full) / full;
+	if (per_byte < c->cap)
+		per_byte = c->cap;
+	unit = a->bytes * per_byte >> NS_SHIFT;
+	verdict = judge(p, c, f, a, unit, FULL_FRAME * per_byte >> NS_SHIFT);
+	if (verdict == DROP && !first)
+		return 0;
+	a->marked = verdict == MARK && !first;
 	if (at - READ(s->slot) <= HORIZON || at <= READ(s->slot)) { /* else: nothing was sent for long, and another CPU is just clearing the calendar */
-		start = charge(s, p, c, now, bytes);
+		start = charge(s, p, c, now, a->bytes);
 		if (c->cap) {
-			u64 capped = charge_cap(c, now, bytes);
+			u64 capped = charge_cap(c, now, a->bytes);
 
 			start = start > capped ? start : capped;
 		}
 	}
-	if (small && f->last <= now && f->clock <= now)
+	if (first)
 		start = now;
-	start = start > wanted ? start : wanted;
+	start = start > a->wanted ? start : a->wanted;
 	start = start > f->last ? start : f->last;
 	f->last = start;
-	share = bytes * READ(s->ns_per_byte) >> NS_SHIFT;
-	share = share * (u64)(READ(s->active) > PARTS ? READ(s->active) : PARTS) / PARTS;
-	f->clock = (f->clock > now ? f->clock : now) + 8 * share;
+	unit *= c->fair < MEMORY ? SPARSE * MEMORY / c->fair : SPARSE;
+	f->clock = (f->clock > now ? f->clock : now) + unit;
 	leaves = start >> p->slot_shift;
 	if (leaves > at + HORIZON)
 		leaves = at + HORIZON;
 	STEP();
-	if (!slot_add(s->leaves, leaves, bytes))
-		add(&s->late, bytes);
+	if (!slot_add(s->leaves, leaves, a->bytes))
+		add(&s->late, a->bytes);
 	return start;
 }
