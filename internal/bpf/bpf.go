@@ -95,6 +95,19 @@ func SetID(ops *ebpf.MapSpec, id string) error {
 	return errors.New("the object's struct_ops has no id")
 }
 
+// LinkHeader is the length of the header that a device puts before IP, in bytes, by its type (ifi_type, in netlink's
+// words).
+func LinkHeader(encapsulation string) uint32 {
+	if encapsulation == "ether" || encapsulation == "loopback" {
+		return 14
+	}
+	return 0
+}
+
+// Framings are what a link layer can make of a packet (tc-cake(8)): nothing; cells of 53 bytes that carry 48; 65 bytes
+// for each 64. The place is what programs know it by (include/ip.h).
+func Framings() []string { return []string{"noatm", "atm", "ptm"} }
+
 // Opened is a program that the kernel holds, and its maps by the names that the kernel has for them.
 type Opened struct {
 	Name    string

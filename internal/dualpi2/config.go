@@ -16,15 +16,12 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/bpf"
 	"weir/internal/units"
 )
 
 // MaxLimit is the largest Limit: what an instance's two rings can be made for.
 const MaxLimit = 1 << 17
-
-// framings are what a link layer can make of a packet (tc-cake(8)): nothing; cells of 53 bytes that carry 48; 65 bytes
-// for each 64. The place is what the programs know it by.
-func framings() []string { return []string{"noatm", "atm", "ptm"} }
 
 // Instance is one that runs on a device.
 type Instance struct {
@@ -84,7 +81,7 @@ func (c Config) check() error {
 		return fmt.Errorf("rate is below %d bit/s", minRate*8)
 	case c.Overhead < -64 || c.Overhead > 256:
 		return errors.New("overhead is out of range (-64 to 256 bytes)")
-	case !slices.Contains(framings(), c.ATM):
+	case !slices.Contains(bpf.Framings(), c.ATM):
 		return fmt.Errorf("framing %q is not known", c.ATM)
 	}
 	return c.CheckNumbers()
@@ -115,8 +112,9 @@ func (c Config) encode(header int32) objectConfig {
 		Wc: uint32(c.ClassicProtection), Wl: maxWeight - uint32(c.ClassicProtection),
 		DropOverload: flag(c.DropOverload), DropEnqueue: flag(c.DropEnqueue),
 		BypassMark: c.LLLLMark & c.LLLLMask, BypassMask: c.LLLLMask,
-		Overhead: c.Overhead, Framing: uint32(slices.Index(framings(), c.ATM)), Raw: flag(c.Raw),
+		Raw: flag(c.Raw),
 	}
+	o.Framing.Overhead, o.Framing.Cells = c.Overhead, uint32(slices.Index(bpf.Framings(), c.ATM))
 	if c.ECN == anyECT {
 		o.L4sMask = 3
 	}
@@ -127,14 +125,14 @@ func (c Config) encode(header int32) objectConfig {
 		o.StepInPackets, o.StepThresh = 1, uint64(c.StepPackets)
 	}
 	if !c.Raw {
-		o.Overhead -= header
+		o.Framing.Overhead -= header
 	}
 	if c.Rate != 0 {
 		o.RateBytes = uint64(c.Rate / 8)
 		o.NsPerByte = max(1e9<<rateShift/o.RateBytes, 1)
 	}
 	// ATM makes 53 of 48 bytes and fills the last cell; a segment has 28 bytes of headers at least.
-	o.WirePerByte = 2 * (2 + c.MPU + uint32(max(o.Overhead, 0)))
+	o.WirePerByte = 2 * (2 + c.MPU + uint32(max(o.Framing.Overhead, 0)))
 	o.Pi2.Target, o.Pi2.Tupdate = uint64(c.Target), uint64(c.TUpdate)
 	o.Alpha, o.Beta = c.Alpha, c.Beta
 	o.Pi2.Alpha, o.Pi2.Beta, o.Pi2.GainShift = gains(c.Alpha, c.Beta)
@@ -155,7 +153,7 @@ func (o objectConfig) decode(header int32) Config {
 			DropOverload: o.DropOverload != 0, DropEnqueue: o.DropEnqueue != 0, ClassicProtection: uint8(o.Wc),
 		},
 		LLLLMark: o.BypassMark, LLLLMask: o.BypassMask,
-		Rate: units.Rate(o.RateBytes * 8), Raw: o.Raw != 0, Overhead: o.Overhead,
+		Rate: units.Rate(o.RateBytes * 8), Raw: o.Raw != 0, Overhead: o.Framing.Overhead,
 	}
 	for _, n := range Numbers() {
 		*n.Value(&c) = *n.object(&o)
@@ -163,8 +161,8 @@ func (o objectConfig) decode(header int32) Config {
 	if o.L4sMask == 3 {
 		c.ECN = anyECT
 	}
-	if int(o.Framing) < len(framings()) { // else it is of another version, and no words say it
-		c.ATM = framings()[o.Framing]
+	if cells := int(o.Framing.Cells); cells < len(bpf.Framings()) { // else it is of another version, and no words say it
+		c.ATM = bpf.Framings()[cells]
 	}
 	if o.StepInPackets != 0 {
 		c.StepPackets = uint32(o.StepThresh)

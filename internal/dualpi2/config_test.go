@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/bpf"
 	"weir/internal/units"
 )
 
@@ -117,14 +118,14 @@ func TestQuantile(t *testing.T) {
 // of.
 func TestWireBound(t *testing.T) {
 	const leastWire, headers = 64, 28 // LEAST_WIRE of bpf/dualpi2.h; IPv4 and UDP
-	for _, framing := range framings() {
+	for _, framing := range bpf.Framings() {
 		for _, mpu := range []uint32{0, 84, 256} {
 			for _, overhead := range []int32{-64, 0, 44, 256} {
 				c := Defaults()
 				c.ATM, c.MPU, c.Overhead, c.Raw = framing, mpu, overhead, false
 				o := c.encode(14)
 				for length := uint32(1); length < 2000; length++ {
-					wire := uint32(max(int32(length)+o.Overhead, int32(mpu)))
+					wire := uint32(max(int32(length)+o.Framing.Overhead, int32(mpu)))
 					switch framing {
 					case "atm":
 						wire = (wire + 47) / 48 * 53

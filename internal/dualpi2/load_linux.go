@@ -191,7 +191,7 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 		instance.Kind[i] = int8(kind[i])
 	}
 	var configs objectConfigs
-	configs.Slot[0] = c.encode(linkHeader(device))
+	configs.Slot[0] = c.encode(int32(bpf.LinkHeader(device.Attrs().EncapType)))
 	configs.Slot[1] = configs.Slot[0]
 	for _, v := range []struct {
 		name  string
@@ -210,14 +210,6 @@ func newSpec(ifindex int, c Config, device netlink.Link, segments uint32) (*ebpf
 	}
 	spec.Maps[objectMapRings].MaxEntries = 2 * ring
 	return spec, kind, bpf.SetID(spec.Maps[objectMapDualpi2], kind)
-}
-
-// linkHeader is the length of the header that a device puts before IP, in bytes.
-func linkHeader(device netlink.Link) int32 {
-	if t := device.Attrs().EncapType; t == "ether" || t == "loopback" {
-		return 14
-	}
-	return 0
 }
 
 // Change gives the instance on a device other options, all at once and without touching a packet. Limit may not exceed

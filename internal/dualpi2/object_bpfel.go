@@ -34,13 +34,16 @@ type objectConfig struct {
 	DropEnqueue   uint32
 	BypassMark    uint32
 	BypassMask    uint32
-	Overhead      int32
-	Mpu           uint32
-	Framing       uint32
-	WirePerByte   uint32
-	Unused        uint32
-	NsPerByte     uint64
-	Pi2           struct {
+	Framing       struct {
+		_        structs.HostLayout
+		Overhead int32
+		Mpu      uint32
+		Cells    uint32
+	}
+	WirePerByte uint32
+	Unused      uint32
+	NsPerByte   uint64
+	Pi2         struct {
 		_         structs.HostLayout
 		Target    uint64
 		Tupdate   uint64

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/bpf"
 	"weir/internal/units"
 )
 
@@ -64,7 +65,7 @@ func Defaults() Config {
 			ECN: classicOnly, DropOverload: true, CouplingFactor: 2, SplitGSO: true, StepThresh: units.Duration(1e6),
 			ClassicProtection: 10,
 		},
-		ATM: framings()[0], Raw: true,
+		ATM: bpf.Framings()[0], Raw: true,
 	}
 	for _, n := range Numbers() {
 		*n.Value(&c) = n.Default
@@ -181,11 +182,11 @@ func Own() []Option {
 		{Word: "overhead", Usage: "overhead BYTES", Doc: "what the link adds to a packet",
 			Text: func(c Config) string {
 				text := chosen(!c.Raw || c.Overhead != 0, fmt.Sprintf("overhead %d", c.Overhead), "")
-				return strings.TrimSpace(text + " " + chosen(c.ATM != framings()[0], c.ATM, ""))
+				return strings.TrimSpace(text + " " + chosen(c.ATM != bpf.Framings()[0], c.ATM, ""))
 			},
 			JSON: func(c Config) []Member { return []Member{{"overhead", c.Overhead}} }},
 		number{Word: "mpu", Attr: 0x1005, High: 256, Value: func(c *Config) *uint32 { return &c.MPU },
-			object: func(o *objectConfig) *uint32 { return &o.Mpu }}.
+			object: func(o *objectConfig) *uint32 { return &o.Framing.Mpu }}.
 			option().help("mpu, atm, docsis …", "as in tc-cake(8)"),
 		{Word: "llll_mark", Usage: "llll_mark MARK/MASK",
 			Doc: "packets with this firewall mark go to the L queue,\nand are never marked",

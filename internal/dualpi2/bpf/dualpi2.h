@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernel.h"
+#include "../../bpf/include/ip.h"
 #include "pi2.h"
 
 #define LAYOUT 3		/* of all but struct instance: another number is another version's */
@@ -48,16 +49,13 @@ struct config {
 	u32 drop_overload;	/* when p_CL is beyond 1: drop in both queues, rather than let them overflow */
 	u32 drop_enqueue;	/* 1: the probability drops when a packet comes; 0: when it goes */
 	u32 bypass_mark, bypass_mask; /* of skb->mark: to the L queue, without signals */
-	s32 overhead;		/* bytes that a packet takes on the wire, more than the kernel says */
-	u32 mpu;		/* bytes that a packet takes on the wire at least */
-	u32 framing;		/* enum framing */
+	struct framing framing;
 	u32 wire_per_byte;	/* bytes on the wire for each that the kernel counts: more are no note of the marker's */
 	u32 unused;
 	u64 ns_per_byte;	/* times 2^RATE_SHIFT; 0: unshaped */
 	struct pi2 pi2;
 };
 
-enum framing { NOATM, ATM, PTM };
 
 #define RATE_SHIFT 20
 #define LATE 1000000ULL		/* ns: how far the shaper may lag behind and catch up, for timers that are late */

@@ -9,109 +9,8 @@
 #include "dualpi2.h"
 
 #define TCX_NEXT (-1)		/* go on with the next program, and to the qdisc (include/uapi/linux/bpf.h) */
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
-#define ETH_P_8021Q 0x8100
-#define ETH_P_8021AD 0x88a8
-#define VLAN_TAG 4		/* bytes */
-#define ECN_MASK 3
-#define CE 3
 #define TC_H_MAJ_MASK 0xffff0000U
 #define TC_H_MIN_MASK 0x0000ffffU
-#define BE16(x) __builtin_bswap16(x)
-
-/* An IP header: where it is, in bytes from the packet's start, and its first two bytes, which both versions have the ECN field in. */
-struct ip {
-	u32 at;
-	u8 version;		/* 4 or 6; 0: no IP */
-	u8 tagged;		/* behind VLAN tags that are part of the packet */
-	u8 head[2];
-};
-
-static __always_inline u32 ecn_of(const struct ip *ip)
-{
-	return ip->version == 4 ? ip->head[1] & ECN_MASK : ip->version == 6 ? ip->head[1] >> 4 & ECN_MASK : 0;
-}
-
-/* Tags that the device adds are not part of the packet, and skb->protocol is what they would hide; up to two that are part of it are looked behind. */
-static __always_inline void find_ip(const struct config *c, struct __sk_buff *skb, struct ip *ip)
-{
-	u32 protocol = skb->protocol;
-	u8 *header;
-	__be16 inner;
-
-	ip->at = c->link_header;
-	ip->version = ip->tagged = 0;
-	for (int i = 0; i < 2 && (protocol == BE16(ETH_P_8021Q) || protocol == BE16(ETH_P_8021AD)); i++) {
-		if (bpf_skb_load_bytes(skb, ip->at + 2, &inner, sizeof(inner)))
-			return;
-		protocol = inner;
-		ip->at += VLAN_TAG;
-		ip->tagged = 1;
-	}
-	if (protocol != BE16(ETH_P_IP) && protocol != BE16(ETH_P_IPV6))
-		return;
-	header = (void *)(long)skb->data + (ip->at & 63);
-	if ((void *)(header + 2) <= (void *)(long)skb->data_end) { /* nearly always */
-		ip->head[0] = header[0];
-		ip->head[1] = header[1];
-	} else if (bpf_skb_load_bytes(skb, ip->at, ip->head, sizeof(ip->head))) {
-		return;
-	}
-	if (ip->head[0] >> 4 == (protocol == BE16(ETH_P_IP) ? 4 : 6)) /* else it is not where it should be: nothing to be marked */
-		ip->version = ip->head[0] >> 4;
-}
-
-/* Marks a packet CE; false if it cannot be written to. */
-static __always_inline bool set_ce(struct __sk_buff *skb, struct ip *ip)
-{
-	__be16 before = *(__be16 *)ip->head, after;
-
-	/* Of the two ways the cheaper one takes no packet whose header others share, and none behind tags. */
-	if (!ip->tagged && bpf_skb_ecn_set_ce((void *)skb))
-		return true;
-	ip->head[1] |= ip->version == 4 ? CE : CE << 4;
-	after = *(__be16 *)ip->head;
-	if (ip->version == 4 && bpf_l3_csum_replace(skb, ip->at + 10, before, after, sizeof(after)))
-		return false;
-	return !bpf_skb_store_bytes(skb, ip->at, ip->head, sizeof(ip->head), 0);
-}
-
-/* What one packet takes on the wire, in bytes (tc-cake(8): overhead, mpu, atm, ptm). */
-static __always_inline u32 framed(const struct config *c, u32 len)
-{
-	s32 n = (s32)len + c->overhead;
-
-	if (n < (s32)c->mpu)
-		n = c->mpu;
-	if (c->framing == ATM)
-		return ((u32)n + 47) / 48 * 53;
-	if (c->framing == PTM)
-		return (u32)n + ((u32)n + 63) / 64;
-	return n;
-}
-
-/* What a packet has instead of a segment's size if each of its segments has one of its own, as SCTP's have (include/linux/skbuff.h). */
-#define GSO_BY_FRAGS 0xffff
-
-/* The same of a packet that may be several segments: all but the last are of one size, or are taken to be where nobody says. */
-static __always_inline u32 on_the_wire(const struct config *c, struct __sk_buff *skb)
-{
-	u32 len = skb->wire_len, more = skb->gso_segs, size = skb->gso_size, full;
-
-	if (!c->ns_per_byte)
-		return len;
-	if (size && !more) /* a virtual machine's, that nobody has counted */
-		more = (skb->len + size - 1) / size;
-	if (more <= 1)
-		return framed(c, len);
-	more--;
-	if (size == GSO_BY_FRAGS)
-		full = len / (more + 1);
-	else
-		full = size + (len - skb->len) / more; /* wire_len counts the headers of each segment */
-	return more * framed(c, full) + framed(c, len - more * full);
-}
 
 /*
  * How long a packet that came now would wait in the L queue, in ns: for the wire, for those before it, for those of the C queue whose turn comes in
@@ -166,7 +65,7 @@ int dualpi2_mark(struct __sk_buff *skb)
 		(void)READ_ONCE(instance.layout); /* that the marker refers to a map is how the loader finds it */
 		return TCX_NEXT;
 	}
-	find_ip(c, skb, &ip);
+	find_ip(c->link_header, skb, &ip);
 	ecn = ecn_of(&ip);
 	if (ecn)
 		flags |= FLAG_ECT;
@@ -209,7 +108,7 @@ int dualpi2_mark(struct __sk_buff *skb)
 	}
 	if (skb->gso_size)
 		flags |= FLAG_SUPER;
-	what = flags | on_the_wire(c, skb) << WIRE | now << 32;
+	what = flags | on_the_wire(&c->framing, c->ns_per_byte, skb) << WIRE | now << 32;
 	note->what = what;
 	note->check = check_word(what);
 	note->tag = NOTE;
