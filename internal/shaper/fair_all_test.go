@@ -41,7 +41,7 @@ func (s simulated) clients() []float64 {
 
 func simulate(t *testing.T, program string, seed int, rate units.Rate, groups string) (s simulated) {
 	t.Helper()
-	p := Config{Rate: rate, Share: 0.99}.encode()
+	p := Config{Rate: rate, Share: Defaults().Share}.params()
 	numbers := fmt.Sprintf("%d,%d,%d,%d,%d,%d,%d", p.NsPerByte, p.SlotBytes, p.TrimGain, p.SettleSlots, p.Target,
 		p.Limit, p.SlotShift)
 	const seconds = 3

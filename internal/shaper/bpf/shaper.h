@@ -56,6 +56,7 @@ struct client {
 	u64 word;
 	u64 cap_clock;		/* ns */
 	u64 cap;		/* ns for a byte << NS_SHIFT, that it may not be faster than; or 0 */
+	u64 sparse_clock;	/* ns: as a flow's clock, for all packets that went first */
 	u32 weight;		/* 1 to MAX_WEIGHT */
 	u32 fair;		/* as a flow's use: more than that is too much; 0 as long as nothing has waited */
 };
@@ -283,12 +284,12 @@ static __always_inline u64 wait_of(struct client *c, u64 now)
  * much, and what is fair is whatever makes the packets wait for the target: Approximate Fair Dropping (Pan, Breslau, Prabhakar and Shenker 2003), but
  * that each flow's use is known here, not estimated from samples. A flow that marks do not slow down is dropped from.
  */
-static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a, u64 unit, u64 frame)
+static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a,
+	u64 unit, u64 frame)
 {
 	u64 since = a->now > f->came ? a->now - f->came : 0, used = f->used, fair = c->fair ? c->fair : 2 * MEMORY, room;
 	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
-	u64 each = 2 * frame * MEMORY / fair; /* two frames of each flow */
-	s64 error;
+	u64 each = 2 * frame * MEMORY / fair, off; /* two frames of each flow */
 
 	if (target < each)
 		target = each;
@@ -300,10 +301,11 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 		used = MAX_USE;
 	f->came = a->now;
 	f->used = used;
-	error = (s64)wait - (s64)target;
-	if (error > 4 * (s64)target)
-		error = 4 * (s64)target;
-	fair -= (s64)(fair * weight >> MEMORY_SHIFT) * error / (s64)(8 * target); /* e times less in 270 ms at twice the target */
+	off = wait > target ? wait - target : target - wait;
+	if (off > 4 * target)
+		off = 4 * target;
+	off = (fair * weight >> MEMORY_SHIFT) * off / (8 * target); /* e times less in 270 ms at twice the target */
+	fair = wait > target ? fair - off : fair + off;
 	if (fair > 2 * MEMORY)
 		fair = 2 * MEMORY;
 	if (fair < MEMORY / 1024)
@@ -322,20 +324,23 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 /*
  * When a packet leaves, ns; 0 if it is dropped. Not before the time that its sender wants. The walk has begun and ended.
  *
- * A short packet of a flow that uses less than an eighth of what is fair leaves at once. No flow's packets overtake each other.
+ * A short packet of a flow that uses less than an eighth of what is fair leaves at once, as long as no more than half of what its client may send does, and
+ * few at a time: ten connections would be sparse one by one. No flow's packets overtake each other.
  */
 static __always_inline u64 departure(struct shaper *s, const struct params *p, struct client *c, struct flow *f, struct arrival *a)
 {
-	u64 now = a->now, start = now, at = now >> p->slot_shift, unit, per_byte, leaves, full = c->weight * PARTS;
+	u64 now = a->now, start = now, at = now >> p->slot_shift, unit, frame, per_byte, leaves, full = c->weight * PARTS;
 	s64 active = READ(s->active);
-	bool first = a->small && f->clock <= now;
 	enum verdict verdict;
+	bool first;
 
 	per_byte = READ(s->ns_per_byte) * (active > (s64)full ? (u64)active : full) / full;
 	if (per_byte < c->cap)
 		per_byte = c->cap;
 	unit = a->bytes * per_byte >> NS_SHIFT;
-	verdict = judge(p, c, f, a, unit, FULL_FRAME * per_byte >> NS_SHIFT);
+	frame = FULL_FRAME * per_byte >> NS_SHIFT;
+	first = a->small && f->clock <= now && READ(c->sparse_clock) <= now + 2 * frame;
+	verdict = judge(p, c, f, a, unit, frame);
 	if (verdict == DROP && !first)
 		return 0;
 	a->marked = verdict == MARK && !first;
@@ -347,8 +352,10 @@ static __always_inline u64 departure(struct shaper *s, const struct params *p, s
 			start = start > capped ? start : capped;
 		}
 	}
-	if (first)
+	if (first) {
 		start = now;
+		c->sparse_clock = (c->sparse_clock > now ? c->sparse_clock : now) + 2 * unit;
+	}
 	start = start > a->wanted ? start : a->wanted;
 	start = start > f->last ? start : f->last;
 	f->last = start;

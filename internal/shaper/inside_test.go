@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shaper
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab/qemu/kerneltest"
+	"weir/internal/qdisc"
+	"weir/internal/stats"
+	"weir/internal/units"
+)
+
+// network is a veth pair of four queues from the first namespace to another, where the clients are: addresses that TCP
+// is sent to and UDP echoed by. What comes back takes 10 ms.
+type network struct {
+	*testing.T
+	here, there netns.NsHandle
+	near, far   int
+	clients     []*client
+	bins        *ebpf.Map
+}
+
+type client struct {
+	address netip.Addr
+	got     atomic.Int64 // bytes of TCP, and of UDP that was not echoed
+}
+
+const (
+	clientCount = 12
+	echoed      = 100 // bytes: the largest datagram that is
+	backTime    = 10 * time.Millisecond
+)
+
+func (n *network) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *network) in(ns netns.NsHandle) { n.Helper(); n.must(netns.Set(ns)) }
+
+func (n *network) up(name string, addresses ...netip.Addr) int {
+	n.Helper()
+	device, err := netlink.LinkByName(name)
+	n.must(err)
+	for _, a := range addresses {
+		n.must(netlink.AddrAdd(device, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(16, 32)}}))
+	}
+	n.must(netlink.LinkSetUp(device))
+	return device.Attrs().Index
+}
+
+func (n *network) put(ifindex int, text string) {
+	n.Helper()
+	stack, err := qdisc.ParseStack(text)
+	n.must(err)
+	conn, err := qdisc.Dial(0)
+	n.must(err)
+	defer conn.Close()
+	n.must(conn.Replace(ifindex, stack))
+}
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	kerneltest.In(t)
+	runtime.LockOSThread()
+	n := &network{T: t}
+	var err error
+	n.here, err = netns.Get()
+	n.must(err)
+	n.there, err = netns.New()
+	n.must(err)
+	n.in(n.here)
+	const queues = 4
+	n.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000, NumTxQueues: queues,
+		NumRxQueues: queues}, PeerName: "far", PeerNamespace: netlink.NsFd(int(n.there))}))
+	t.Cleanup(func() {
+		device, err := netlink.LinkByIndex(n.near)
+		n.must(err)
+		n.must(netlink.LinkDel(device))
+		n.there.Close()
+		n.here.Close()
+		runtime.UnlockOSThread()
+	})
+	n.near = n.up("near", netip.MustParseAddr("10.9.0.1"))
+	n.in(n.there)
+	defer n.in(n.here)
+	var addresses []netip.Addr
+	for i := range clientCount {
+		c := &client{address: netip.AddrFrom4([4]byte{10, 9, 1, byte(i + 1)})}
+		n.clients, addresses = append(n.clients, c), append(addresses, c.address)
+	}
+	n.far = n.up("far", addresses...)
+	n.put(n.far, fmt.Sprintf("netem delay %v limit 100000", backTime))
+	for _, c := range n.clients {
+		n.serve(c)
+	}
+	return n
+}
+
+// count has what arrives counted from here on.
+func (n *network) count() {
+	n.Helper()
+	n.in(n.there)
+	defer n.in(n.here)
+	spec, err := loadArrivals()
+	n.must(err)
+	objects, err := ebpf.NewCollection(spec)
+	n.must(err)
+	n.bins = objects.Maps[".bss"]
+	n.Cleanup(objects.Close)
+	n.must(netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: n.far,
+		Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}))
+	n.must(netlink.FilterAdd(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: n.far,
+		Parent: netlink.HANDLE_MIN_INGRESS, Protocol: unix.ETH_P_ALL, Priority: 1},
+		Fd: objects.Programs[arrivalsProgArrivalsCount].FD(), Name: "arrivals", DirectAction: true}))
+}
+
+func (n *network) serve(c *client) {
+	n.Helper()
+	listener, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.address, 4000)))
+	n.must(err)
+	echo, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.address, 5000)))
+	n.must(err)
+	n.Cleanup(func() { listener.Close(); echo.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				block := make([]byte, 256<<10)
+				for {
+					m, err := conn.Read(block)
+					c.got.Add(int64(m))
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	go func() {
+		packet := make([]byte, 2048)
+		for {
+			m, from, err := echo.ReadFromUDPAddrPort(packet)
+			if err != nil {
+				return
+			}
+			if m <= echoed {
+				_, _ = echo.WriteToUDPAddrPort(packet[:m], from)
+			} else {
+				c.got.Add(int64(m))
+			}
+		}
+	}()
+}
+
+// work runs until it is told to stop, which it waits for.
+type work struct {
+	done chan struct{}
+	all  sync.WaitGroup
+}
+
+func newWork() *work { return &work{done: make(chan struct{})} }
+
+func (w *work) stop() { close(w.done); w.all.Wait() }
+
+func (w *work) over() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// send is a TCP connection that sends to a client what it can.
+func (n *network) send(w *work, to *client) {
+	w.all.Go(func() {
+		conn, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.address, 4000)))
+		if err != nil {
+			n.Error(err)
+			return
+		}
+		go func() {
+			<-w.done
+			_ = conn.SetLinger(0)
+			_ = conn.Close()
+		}()
+		block := make([]byte, 64<<10)
+		for err == nil {
+			_, err = conn.Write(block)
+		}
+	})
+}
+
+// flood sends datagrams at a rate in bits a second.
+func (n *network) flood(w *work, to *client, rate units.Rate) {
+	w.all.Go(func() {
+		conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.address, 5000)))
+		if err != nil {
+			n.Error(err)
+			return
+		}
+		defer conn.Close()
+		const burst, size = 4, 1400
+		gap := time.Duration(burst * size * 8 / float64(rate) * 1e9)
+		for !w.over() {
+			for range burst {
+				_, _ = conn.Write(make([]byte, size))
+			}
+			time.Sleep(gap)
+		}
+	})
+}
+
+// probe sends a client a datagram every 5 ms or so. What is returned gives the times of all that came back so far, less
+// the time of the way back, ms, in order.
+func (n *network) probe(w *work, to *client) func() []float64 {
+	n.Helper()
+	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.address, 5000)))
+	n.must(err)
+	var lock sync.Mutex
+	var times []float64
+	begin := time.Now()
+	w.all.Go(func() {
+		packet := make([]byte, echoed)
+		for {
+			m, err := conn.Read(packet)
+			if err != nil || m < 8 {
+				return
+			}
+			sent := time.Duration(binary.NativeEndian.Uint64(packet))
+			lock.Lock()
+			times = append(times, (time.Since(begin)-sent-backTime).Seconds()*1e3)
+			lock.Unlock()
+		}
+	})
+	w.all.Go(func() {
+		defer conn.Close()
+		packet := make([]byte, 64)
+		for i := 0; !w.over(); i++ {
+			binary.NativeEndian.PutUint64(packet, uint64(time.Since(begin)))
+			_, _ = conn.Write(packet)
+			time.Sleep(4500*time.Microsecond + time.Duration(i*7919%1000)*time.Microsecond)
+		}
+	})
+	return func() []float64 {
+		lock.Lock()
+		defer lock.Unlock()
+		slices.Sort(times)
+		return slices.Clone(times)
+	}
+}
+
+func monotonic() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano())
+}
+
+// measured is what clients got in a time, Mbit/s of payload, and what was on the wire.
+type measured struct {
+	got      []float64
+	wire     float64 // a part of the rate
+	provider float64 // ms: p99 of the queue before a link of that rate
+	other    []float64
+	same     []float64
+}
+
+func (m measured) String() string {
+	return fmt.Sprintf("%.2f Mbit/s, Jain %.4f, %.2f %% of the rate; provider %.2f ms at p99; probes at p50 and p99: "+
+		"another client's %.3f %.3f, the last one's %.3f %.3f ms", m.got, stats.Jain(m.got), m.wire*100, m.provider,
+		stats.Rank(m.other, 0.5), stats.Rank(m.other, 0.99), stats.Rank(m.same, 0.5), stats.Rank(m.same, 0.99))
+}
+
+// measure is what the first clients get while a load runs.
+func (n *network) measure(rate units.Rate, first int, load func(*work)) (m measured) {
+	n.Helper()
+	w := newWork()
+	load(w)
+	time.Sleep(time.Second)
+	probes := newWork()
+	other, same := n.probe(probes, n.clients[clientCount-1]), n.probe(probes, n.clients[first-1])
+	var before []int64
+	for _, c := range n.clients[:first] {
+		before = append(before, c.got.Load())
+	}
+	const bins, shift = 1 << 16, 18
+	begin := monotonic()
+	n.must(n.bins.Put(uint32(0), make([]uint64, bins)))
+	time.Sleep(1500 * time.Millisecond)
+	end := monotonic()
+	for i, c := range n.clients[:first] {
+		m.got = append(m.got, float64(c.got.Load()-before[i])*8/(end-begin).Seconds()/1e6)
+	}
+	counted := make([]uint64, bins)
+	n.must(n.bins.Lookup(uint32(0), &counted))
+	probes.stop()
+	w.stop()
+	m.other, m.same = other(), same()
+	each := float64(rate) / 8 * (1 << shift) / 1e9 // bytes
+	var queue, bytes float64
+	var queues []float64
+	for at := int64(begin)>>shift + 1; at < int64(end)>>shift; at++ {
+		bytes += float64(counted[at&(bins-1)])
+		queue = max(queue+float64(counted[at&(bins-1)])-each, 0)
+		queues = append(queues, queue*8/float64(rate)*1e3)
+	}
+	slices.Sort(queues)
+	m.wire, m.provider = bytes*8/(end-begin).Seconds()/float64(rate), stats.Rank(queues, 0.99)
+	return m
+}
+
+func (n *network) install(rate units.Rate, rules ...Client) {
+	n.Helper()
+	n.put(n.near, "mq | fq limit 40000 flow_limit 4000")
+	c := Defaults()
+	c.Rate, c.Clients = rate, rules
+	n.must(Install(n.near, c))
+}
+
+// TestInShares: what clients get over four queues, whatever they send with.
+func TestInShares(t *testing.T) {
+	n := newNetwork(t)
+	n.count()
+	const megabit = 1_000_000
+	connections := func(counts ...int) func(*work) {
+		return func(w *work) {
+			for i, count := range counts {
+				for range count {
+					n.send(w, n.clients[i])
+				}
+			}
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		rate  units.Rate
+		first int
+		load  func(*work)
+		jain  float64
+	}{
+		{"1:10", 100 * megabit, 2, connections(1, 10), 0.9995},
+		{"1:1:4:10", 100 * megabit, 4, connections(1, 1, 4, 10), 0.9995},
+		{"flood", 100 * megabit, 3, func(w *work) {
+			connections(1, 4)(w)
+			n.flood(w, n.clients[2], 200*megabit)
+		}, 0.999},
+	} {
+		t.Run(fmt.Sprintf("%s at %v", test.name, test.rate), func(t *testing.T) {
+			n.T = t
+			n.install(test.rate)
+			m := n.measure(test.rate, test.first, test.load)
+			t.Log(m)
+			if got := stats.Jain(m.got); got < test.jain {
+				t.Errorf("Jain %.5f, below %v", got, test.jain)
+			}
+			if m.wire < 0.985 || m.wire > 1 {
+				t.Errorf("%.4f of the rate", m.wire)
+			}
+			if m.provider > 2 {
+				t.Errorf("the provider's queue is %.2f ms at p99", m.provider)
+			}
+			n.must(Remove(n.near))
+		})
+	}
+	n.T = t
+}
+
+// TestInLife: what is put at a device is read back, changed and taken away, and leaves nothing.
+func TestInLife(t *testing.T) {
+	n := newNetwork(t)
+	segments := func() uint32 {
+		device, err := netlink.LinkByIndex(n.near)
+		n.must(err)
+		return device.Attrs().GSOMaxSegs
+	}
+	before := segments()
+	if _, is, err := Read(n.near); is || err != nil {
+		t.Errorf("there is one before: %v %v", is, err)
+	}
+	n.must(Remove(n.near))
+	capped := Client{Prefix: netip.MustParsePrefix("10.9.1.1/32"), Rate: 5_000_000, Weight: 1}
+	n.install(100_000_000, capped, Client{Prefix: netip.MustParsePrefix("10.9.0.0/16"), Weight: 2})
+	check := func(rate units.Rate, clients int) Instance {
+		t.Helper()
+		i, is, err := Read(n.near)
+		if err != nil || !is || !i.Known || i.Config.Rate != rate || len(i.Config.Clients) != clients {
+			t.Errorf("%+v %v %v", i, is, err)
+		}
+		return i
+	}
+	check(100_000_000, 2)
+	if got := segments(); got != 2 {
+		t.Errorf("%d segments", got)
+	}
+	w := newWork()
+	n.send(w, n.clients[0])
+	time.Sleep(300 * time.Millisecond)
+	all, err := ReadClients(n.near)
+	if err != nil || len(all) == 0 || all[0].Client != capped.Prefix || all[0].Bytes == 0 || all[0].Weight != 1 {
+		t.Errorf("%+v %v", all, err)
+	}
+	changed := Defaults()
+	changed.Rate, changed.Clients = 200_000_000, []Client{{Prefix: capped.Prefix, Weight: 3}}
+	n.must(Change(n.near, changed)) // of the same slots
+	time.Sleep(300 * time.Millisecond)
+	if i := check(200_000_000, 1); i.Stats.Packets == 0 || i.Stats.Active <= 0 {
+		t.Errorf("%+v", i.Stats)
+	}
+	if all, err = ReadClients(n.near); err != nil || len(all) == 0 || all[0].Weight != 3 {
+		t.Errorf("%+v %v", all, err)
+	}
+	changed.Rate = 2_000_000_000
+	n.must(Change(n.near, changed)) // of others
+	check(2_000_000_000, 1)
+	n.install(100_000_000) // in its place
+	check(100_000_000, 0)
+	w.stop()
+	n.must(Remove(n.near))
+	if _, is, err := Read(n.near); is || err != nil {
+		t.Errorf("it is still there: %v", err)
+	}
+	if got := segments(); got != before {
+		t.Errorf("%d segments, not %d", got, before)
+	}
+	if err := Install(n.near+1000, valid(nil)); err == nil {
+		t.Error("a device that is not there")
+	}
+	if err := Change(n.near, valid(nil)); err == nil {
+		t.Error("a change of nothing")
+	}
+}
+
+// TestInQuiet: when all that was sent is out, nobody is active, and no byte is missing.
+func TestInQuiet(t *testing.T) {
+	n := newNetwork(t)
+	n.install(100_000_000)
+	w := newWork()
+	for range 5 {
+		n.send(w, n.clients[0])
+		n.send(w, n.clients[1])
+	}
+	n.flood(w, n.clients[2], 100_000_000)
+	time.Sleep(time.Second)
+	w.stop()
+	time.Sleep(2 * time.Second)
+	conn, err := net.Dial("udp4", netip.AddrPortFrom(n.clients[3].address, 5000).String())
+	n.must(err)
+	defer conn.Close()
+	_, err = conn.Write(make([]byte, 64)) // has the calendar's slots ended
+	n.must(err)
+	i, _, err := Read(n.near)
+	if err != nil || i.Stats.Active > 1 || i.Stats.Active < 0 {
+		t.Errorf("%.3f clients are active: %v", i.Stats.Active, err)
+	}
+	var sent uint64
+	all, err := ReadClients(n.near)
+	n.must(err)
+	for _, c := range all {
+		sent += c.Bytes
+	}
+	if sent != i.Stats.Bytes || sent == 0 {
+		t.Errorf("clients have sent %d bytes, all %d", sent, i.Stats.Bytes)
+	}
+	n.must(Remove(n.near))
+}
+
+// TestInClients: nobody is faster than his cap, a weight counts, and a change is at once.
+func TestInClients(t *testing.T) {
+	n := newNetwork(t)
+	n.count()
+	const megabit = 1_000_000
+	rule := func(i int, rate units.Rate, weight uint32) Client {
+		return Client{Prefix: netip.PrefixFrom(n.clients[i].address, 32), Rate: rate, Weight: weight}
+	}
+	n.install(100*megabit, rule(0, 10*megabit, 1), rule(1, 0, 2))
+	load := func(w *work) {
+		for i := range 3 {
+			for range 4 {
+				n.send(w, n.clients[i])
+			}
+		}
+	}
+	m := n.measure(100*megabit, 3, load)
+	t.Log(m)
+	const payload = 1448.0 / 1514
+	for i, want := range []float64{10, 59.4, 29.7} { // of 99 Mbit/s
+		if got := m.got[i] / payload; got > 1.02*want || got < 0.97*want {
+			t.Errorf("client %d has %.2f Mbit/s on the wire, not %.1f", i, got, want)
+		}
+	}
+	w := newWork()
+	load(w)
+	time.Sleep(500 * time.Millisecond)
+	c := Defaults()
+	c.Rate, c.Clients = 100*megabit, []Client{rule(0, 20*megabit, 1)}
+	n.must(Change(n.near, c))
+	time.Sleep(50 * time.Millisecond)
+	before, begin := n.clients[0].got.Load(), monotonic()
+	time.Sleep(500 * time.Millisecond)
+	got := float64(n.clients[0].got.Load()-before) * 8 / (monotonic() - begin).Seconds() / megabit / payload
+	if got < 18 || got > 20.5 {
+		t.Errorf("%.2f Mbit/s after a change to 20", got)
+	}
+	w.stop()
+	n.must(Remove(n.near))
+}
