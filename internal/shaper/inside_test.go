@@ -4,6 +4,7 @@ package shaper
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -457,11 +458,10 @@ func TestInQuiet(t *testing.T) {
 	n := newNetwork(t)
 	n.install(100_000_000)
 	w := newWork()
-	for range 5 {
-		n.send(w, n.clients[0])
-		n.send(w, n.clients[1])
+	for i := range 20 {
+		n.send(w, n.clients[i%4])
 	}
-	n.flood(w, n.clients[2], 100_000_000)
+	n.flood(w, n.clients[4], 100_000_000)
 	time.Sleep(time.Second)
 	w.stop()
 	time.Sleep(2 * time.Second)
@@ -480,8 +480,26 @@ func TestInQuiet(t *testing.T) {
 	for _, c := range all {
 		sent += c.Bytes
 	}
-	if sent != i.Stats.Bytes || sent == 0 {
-		t.Errorf("clients have sent %d bytes, all %d", sent, i.Stats.Bytes)
+	found, err := find(n.near)
+	n.must(err)
+	defer found.close()
+	var state objectShaper
+	if is, err := found[0].Take(".bss", &state); !is || err != nil {
+		t.Fatal(is, err)
+	}
+	counted := state.Sent + uint64(state.Late)
+	for _, word := range state.Leaves {
+		counted += word & 0xffffffff
+	}
+	if sent != i.Stats.Bytes || sent != counted || sent == 0 {
+		t.Errorf("clients have sent %d bytes, all %d, and the calendar has counted %d", sent, i.Stats.Bytes, counted)
+	}
+	parts := int64(0)
+	for _, word := range state.Ends {
+		parts += int64(int32(word))
+	}
+	if parts != state.Active {
+		t.Errorf("%d parts are active, and %d in the calendar", state.Active, parts)
 	}
 	n.must(Remove(n.near))
 }
@@ -525,4 +543,140 @@ func TestInClients(t *testing.T) {
 	}
 	w.stop()
 	n.must(Remove(n.near))
+}
+
+// loaded is a shaper that no device has, to be run by hand.
+func loaded(t *testing.T, c Config) *ebpf.Collection {
+	t.Helper()
+	kerneltest.In(t)
+	spec, err := loadObject()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configs objectConfigs
+	configs.Slot[0] = c.encode(14, 1)
+	if err := errors.Join(spec.Variables[objectVarConf].Set(configs),
+		spec.Variables[objectVarOwn].Set(objectInstance{Layout: layout})); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(objects.Close)
+	return objects
+}
+
+// frame is one of Ethernet, with these tags, and what they say of what follows: an EtherType each.
+func frame(payload []byte, types ...uint16) []byte {
+	b := make([]byte, 12)
+	for i, typ := range types {
+		b = binary.BigEndian.AppendUint16(b, typ)
+		if i < len(types)-1 {
+			b = append(b, 0, 1) // the tag
+		}
+	}
+	return append(b, payload...)
+}
+
+func ipv4(from, to string, ecn byte) []byte {
+	b := make([]byte, 60)
+	b[0], b[1], b[8], b[9] = 0x45, ecn, 64, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(b[2:], 60)
+	copy(b[12:], netip.MustParseAddr(from).AsSlice())
+	copy(b[16:], netip.MustParseAddr(to).AsSlice())
+	binary.BigEndian.PutUint16(b[10:], ^sum(b[:20]))
+	return b
+}
+
+// sum is that of the Internet's checksum (RFC 1071): 0xffff of a header that is whole.
+func sum(b []byte) uint16 {
+	var all uint32
+	for i := 0; i < len(b); i += 2 {
+		all += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for all > 0xffff {
+		all = all>>16 + all&0xffff
+	}
+	return uint16(all)
+}
+
+// ipv6 has a header of hop-by-hop options.
+func ipv6(from, to string) []byte {
+	b := make([]byte, 80)
+	b[0], b[6], b[7] = 0x60, unix.IPPROTO_HOPOPTS, 64
+	binary.BigEndian.PutUint16(b[4:], 40)
+	copy(b[8:], netip.MustParseAddr(from).AsSlice())
+	copy(b[24:], netip.MustParseAddr(to).AsSlice())
+	b[40] = unix.IPPROTO_NONE
+	return b
+}
+
+// TestInPackets: whose a packet is, whatever is around it.
+func TestInPackets(t *testing.T) {
+	const vlan, qinq, arp = 0x8100, 0x88a8, 0x0806
+	four := ipv4("192.0.2.1", "198.51.100.2", 0)
+	for _, test := range []struct {
+		name   string
+		packet []byte
+		source bool
+		bits   int
+		want   string
+	}{
+		{"IPv4", frame(four, unix.ETH_P_IP), false, 64, "198.51.100.2/32"},
+		{"its source", frame(four, unix.ETH_P_IP), true, 64, "192.0.2.1/32"},
+		{"VLAN", frame(four, vlan, unix.ETH_P_IP), false, 64, "198.51.100.2/32"},
+		{"QinQ", frame(four, qinq, vlan, unix.ETH_P_IP), false, 64, "198.51.100.2/32"},
+		{"three tags", frame(four, qinq, vlan, vlan, unix.ETH_P_IP), false, 64, "::/128"},
+		{"IPv6", frame(ipv6("2001:db8::1", "2001:db8:1:2:3:4:5:6"), unix.ETH_P_IPV6), false, 64, "2001:db8:1:2::/64"},
+		{"by /56", frame(ipv6("2001:db8::1", "2001:db8:1:2ff:3:4:5:6"), unix.ETH_P_IPV6), false, 56,
+			"2001:db8:1:200::/56"},
+		{"its source", frame(ipv6("2001:db8::1", "2001:db8:1:2::3"), unix.ETH_P_IPV6), true, 64, "2001:db8::/64"},
+		{"ARP", frame(make([]byte, 46), arp), false, 64, "::/128"},
+		{"no IP behind its type", frame(make([]byte, 46), unix.ETH_P_IP), false, 64, "::/128"},
+	} {
+		objects := loaded(t, valid(func(c *Config) { c.BySource, c.Prefix6 = test.source, test.bits }))
+		said, _, err := objects.Programs[objectProgShaperStamp].Test(test.packet)
+		if err != nil || int32(said) != -1 {
+			t.Errorf("%s: %d, %v", test.name, int32(said), err)
+			continue
+		}
+		var address objectAddress
+		var entry objectEntry
+		count := 0
+		for each := objects.Maps[objectMapClients].Iterate(); each.Next(&address, &entry); count++ {
+			if got := address.client(test.bits).String(); got != test.want || entry.Packets != 1 {
+				t.Errorf("%s: %d packets of %s, not of %s", test.name, entry.Packets, got, test.want)
+			}
+		}
+		if count != 1 {
+			t.Errorf("%s: %d clients", test.name, count)
+		}
+	}
+}
+
+// TestInMarks: of what is too much, packets that take marks are marked, with a checksum that is right, and others are
+// dropped; far too much is.
+func TestInMarks(t *testing.T) {
+	for ecn := range byte(3) {
+		marks := ecn != 0
+		objects := loaded(t, valid(func(c *Config) { c.Rate = 1_000_000 }))
+		packet := frame(append(ipv4("192.0.2.1", "198.51.100.2", ecn), make([]byte, 1400)...), unix.ETH_P_IP)
+		out := make([]byte, 2048)
+		run := ebpf.RunOptions{Data: packet, DataOut: out, Repeat: 30} // 360 ms at this rate
+		if _, err := objects.Programs[objectProgShaperStamp].Run(&run); err != nil {
+			t.Fatal(err)
+		}
+		if is := out[15]&3 == 3; is != marks || sum(out[14:34]) != 0xffff {
+			t.Errorf("ECN %d became %d, and the checksum %#x", ecn, out[15]&3, sum(out[14:34]))
+		}
+		var entry objectEntry
+		var address objectAddress
+		if !objects.Maps[objectMapClients].Iterate().Next(&address, &entry) {
+			t.Fatal("there is no client")
+		}
+		if (entry.Marks > 0) != marks || entry.Drops == 0 {
+			t.Errorf("ECN %d: %d marks and %d drops", ecn, entry.Marks, entry.Drops)
+		}
+	}
 }

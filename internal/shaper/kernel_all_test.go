@@ -20,9 +20,14 @@ func TestObject(t *testing.T) { bpftest.Generated(t, "shaper", 4) }
 // TestKernels: the oldest stock kernel that is to have it, and the newest; or all.
 func TestKernels(t *testing.T) {
 	o := kerneltest.Options{Tests: "^TestIn", Series: append([]string{"6.1"}, kerneltest.Series()...),
-		Limit: 20 * time.Minute}
+		Limit: time.Hour}
 	if kerneltest.Everything { // in make test-kernels
 		o.Series = append(o.Series, "6.12")
 	}
 	kerneltest.Run(t, o)
+}
+
+// TestKernelsAtWork: CPUs that are at it at the same time lose no byte, and leave nobody active who is not.
+func TestKernelsAtWork(t *testing.T) {
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestInQuiet$", CPUs: 4})
 }
