@@ -120,8 +120,8 @@ results-rules: lab-kernel reference weir ## results/rules.md, or what SECTION (a
 results-dualpi2: lab-kernel reference weir ## results/dualpi2.md, or what SECTION (a word of a command) makes of it: 180 boots of a stock kernel, an hour
 	@scripts/results dualpi2 -- $(SECTION)
 
-results-cc-kernels: reference weir ## results/cc-kernels.md: 30 boots of stock kernels, half an hour
-	@$(MAKE) --no-print-directory kernels KERNELS="6.1 newest"
+results-cc-kernels: reference weir ## results/cc-kernels.md: 40 boots of stock kernels, half an hour
+	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 newest"
 	@scripts/results cc-kernels
 
 results-dualpi2-matrix: reference weir ## results/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
