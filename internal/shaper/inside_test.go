@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -678,5 +679,49 @@ func TestInMarks(t *testing.T) {
 		if (entry.Marks > 0) != marks || entry.Drops == 0 {
 			t.Errorf("ECN %d: %d marks and %d drops", ecn, entry.Marks, entry.Drops)
 		}
+	}
+}
+
+// TestInCost: what a packet costs from the write to the driver, in instructions, with the shaper and without: a program
+// says so to TestCost.
+func TestInCost(t *testing.T) {
+	kerneltest.In(t)
+	n := &network{T: t}
+	n.must(netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "drain", TxQLen: 1000, NumTxQueues: 4}}))
+	n.near = n.up("drain", netip.MustParseAddr("10.8.0.1"))
+	defer func() {
+		device, err := netlink.LinkByIndex(n.near)
+		n.must(err)
+		n.must(netlink.LinkDel(device))
+	}()
+	n.must(netlink.NeighAdd(&netlink.Neigh{LinkIndex: n.near, State: netlink.NUD_PERMANENT,
+		IP: net.IPv4(10, 8, 0, 2), HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 2}}))
+	conn, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(10, 8, 0, 2), Port: 4000})
+	n.must(err)
+	defer conn.Close()
+	file, err := conn.File()
+	n.must(err)
+	defer file.Close()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	payload := make([]byte, 1000)
+	cost := func() float64 {
+		const packets = 2000
+		begin := time.Now()
+		for range packets {
+			_, err := unix.Write(int(file.Fd()), payload)
+			n.must(err)
+		}
+		return float64(time.Since(begin)) / packets
+	}
+	for range 3 {
+		n.put(n.near, "mq | fq limit 40000 flow_limit 4000")
+		cost()
+		t.Logf("cost: mq | fq takes %.0f instructions a packet", cost())
+		c := Defaults()
+		c.Rate = 25_000_000_000
+		n.must(Install(n.near, c))
+		cost()
+		t.Logf("cost: bpf_shaper takes %.0f instructions a packet", cost())
+		n.must(Remove(n.near))
 	}
 }
