@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -183,10 +184,11 @@ func Read(ifindex int) (Instance, bool, error) {
 	p := found[0]
 	var configs objectConfigs
 	var state objectShaper
+	var totals objectTotals
 	if p.instance.Layout != layout {
 		return Instance{}, true, nil
 	}
-	for name, v := range map[string]any{configName: &configs, ".bss": &state} {
+	for name, v := range map[string]any{configName: &configs, ".bss": &state, ".data.total": &totals} {
 		if is, err := p.Take(name, v); err != nil || !is {
 			return Instance{}, true, err
 		}
@@ -195,15 +197,10 @@ func Read(ifindex int) (Instance, bool, error) {
 	if i.Config.Clients, err = p.rules(); err != nil {
 		return Instance{}, true, err
 	}
-	var totals []objectTotal
-	if err := p.Maps[objectMapTotals].Lookup(uint32(0), &totals); err != nil {
-		return Instance{}, true, err
-	}
-	for _, t := range totals {
-		i.Stats.Packets += t.Packets
-		i.Stats.Bytes += t.Bytes
-		i.Stats.Marks += t.Marks
-		i.Stats.Drops += t.Drops
+	i.Stats.Marks, i.Stats.Drops = totals.Marks, totals.Drops
+	i.Stats.Bytes = state.Sent + uint64(state.Late)
+	for _, word := range state.Leaves {
+		i.Stats.Bytes += word & math.MaxUint32
 	}
 	i.Stats.Active = float64(state.Active) / parts
 	return i, true, nil

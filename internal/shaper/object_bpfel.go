@@ -111,12 +111,10 @@ type objectShaper struct {
 	_         [48]byte
 }
 
-type objectTotal struct {
-	_       structs.HostLayout
-	Packets uint64
-	Bytes   uint64
-	Marks   uint64
-	Drops   uint64
+type objectTotals struct {
+	_     structs.HostLayout
+	Marks uint64
+	Drops uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -126,11 +124,11 @@ const (
 	objectMapClients      = "clients"
 	objectMapFlows        = "flows"
 	objectMapPolicies     = "policies"
-	objectMapTotals       = "totals"
 	objectProgShaperStamp = "shaper_stamp"
 	objectVarConf         = "conf"
 	objectVarOwn          = "own"
 	objectVarState        = "state"
+	objectVarTotal        = "total"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -185,7 +183,6 @@ type objectMapSpecs struct {
 	Clients  *ebpf.MapSpec `ebpf:"clients"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Policies *ebpf.MapSpec `ebpf:"policies"`
-	Totals   *ebpf.MapSpec `ebpf:"totals"`
 }
 
 // objectVariableSpecs contains global variables before they are loaded into the kernel.
@@ -195,6 +192,7 @@ type objectVariableSpecs struct {
 	Conf  *ebpf.VariableSpec `ebpf:"conf"`
 	Own   *ebpf.VariableSpec `ebpf:"own"`
 	State *ebpf.VariableSpec `ebpf:"state"`
+	Total *ebpf.VariableSpec `ebpf:"total"`
 }
 
 // objectObjects contains all objects after they have been loaded into the kernel.
@@ -220,7 +218,6 @@ type objectMaps struct {
 	Clients  *ebpf.Map `ebpf:"clients"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Policies *ebpf.Map `ebpf:"policies"`
-	Totals   *ebpf.Map `ebpf:"totals"`
 }
 
 func (m *objectMaps) Close() error {
@@ -228,7 +225,6 @@ func (m *objectMaps) Close() error {
 		m.Clients,
 		m.Flows,
 		m.Policies,
-		m.Totals,
 	)
 }
 
@@ -239,6 +235,7 @@ type objectVariables struct {
 	Conf  *ebpf.Variable `ebpf:"conf"`
 	Own   *ebpf.Variable `ebpf:"own"`
 	State *ebpf.Variable `ebpf:"state"`
+	Total *ebpf.Variable `ebpf:"total"`
 }
 
 // objectPrograms contains all programs after they have been loaded into the kernel.

@@ -17,10 +17,9 @@ type Instance struct {
 
 // Stats are what a shaper has counted since it was installed.
 type Stats struct {
-	Packets uint64 // sent; superpackets count once
-	Bytes   uint64 // of these, on the wire
-	Marks   uint64 // packets marked CE
-	Drops   uint64 // packets
+	Bytes uint64 // on the wire, of what was given a time of departure
+	Marks uint64 // packets marked CE; superpackets count once
+	Drops uint64 // packets
 
 	// Active is how many clients have packets that are not out, by their weights; who uses less than his share counts
 	// for that part.
@@ -31,8 +30,8 @@ type Stats struct {
 type ClientStats struct {
 	// Client is an address, or a prefix of an IPv6 one; ::/128 is all that is no IP.
 	Client  netip.Prefix
-	Packets uint64
-	Bytes   uint64 // on the wire
+	Packets uint64 // sent; superpackets count once
+	Bytes   uint64 // of these, on the wire
 	Marks   uint64
 	Drops   uint64
 	Wait    units.Duration // of a packet that would come now
@@ -41,7 +40,7 @@ type ClientStats struct {
 
 // What bpf/shaper.h has agreed on with this file.
 const (
-	parts      = 64 // PARTS
+	parts      = 63 // PARTS
 	clockShift = 12 // CLOCK_SHIFT
 )
 

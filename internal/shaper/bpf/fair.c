@@ -23,8 +23,10 @@ typedef int32_t s32;
 
 #define STEP() ((void)0)
 
-#include "shaper.h"
 #include "../../bpf/include/dice.h"
+#define DICE() ((u32)roll64())
+
+#include "shaper.h"
 
 enum { MSS = 1448, HEADERS = 66, INITIAL = 10 * MSS, MAX_CLIENTS = 4096, MAX_FLOWS = 65536, SAMPLES = 1 << 20 };
 enum { LOCAL, ECN, ROUTED, WEB, FLOOD, ECT_FLOOD, PROBE };	/* kinds of senders */
@@ -137,7 +139,7 @@ static bool shape(struct sender *x, u32 bytes, double sent)
 {
 	u64 at = (u64)now, to = at >> params.slot_shift, slot = begin_walk(&shaper, to), leaves;
 	u32 wire = bytes + (bytes + MSS - 1) / MSS * HEADERS;
-	struct arrival a = { .now = at, .bytes = wire, .dice = (u32)roll64(), .small = wire <= 3028, .ect = x->kind == ECN || x->kind == ECT_FLOOD };
+	struct arrival a = { .now = at, .bytes = wire, .small = wire <= 3028, .ect = x->kind == ECN || x->kind == ECT_FLOOD };
 
 	if (slot < to) {
 		for (; slot < to; slot++)

@@ -21,8 +21,10 @@ typedef int32_t s32;
 static void step(void);
 #define STEP() step()
 
-#include "shaper.h"
 #include "../../bpf/include/dice.h"
+#define DICE() ((u32)roll64())
+
+#include "shaper.h"
 
 #define MAX_CPUS	16
 #define CLIENTS		64
@@ -82,12 +84,12 @@ static void packet(void)
 		c->weight = 1 + (u32)(roll64() % MAX_WEIGHT);
 	if (roll64() % 1000 == 0)
 		c->cap = roll64() & 1 ? 0 : params.ns_per_byte * (1 + roll64() % 1000);
-	a = (struct arrival){ .now = at, .bytes = size, .dice = (u32)roll64(), .small = size <= 3028, .ect = roll64() % 8 };
+	a = (struct arrival){ .now = at, .bytes = size, .small = size <= 3028, .ect = roll64() % 8 };
 	a.wanted = roll64() % 8 ? 0 : at + roll64() % (4 * (u64)SLOTS << params.slot_shift);
 	walk(at);
 	word = READ(c->word);
 	leaves = departure(&shaper, &params, c, f, &a);
-	HOLDS(c->fair >= MEMORY / 1024 && c->fair <= 2 * MEMORY && f->used <= MAX_USE);
+	HOLDS((!c->fair || c->fair >= MEMORY / 1024) && c->fair <= 2 * MEMORY && f->used <= MAX_USE);
 	if (!leaves)
 		return;
 	HOLDS(a.ect || !a.marked);
@@ -134,7 +136,7 @@ static s64 registered(void)
 		u64 word = clients[i].word;
 
 		if ((now + (u64)ahead_of(word, now)) >> params.slot_shift >= shaper.slot)
-			sum += (s64)((word >> PARTS_SHIFT & 63) + 1) * (s64)((word & 63) + 1);
+			sum += (s64)(word >> PARTS_SHIFT & 63) * (s64)((word & 63) + 1);
 	}
 	return sum;
 }

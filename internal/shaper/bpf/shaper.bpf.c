@@ -7,13 +7,14 @@
 #include "../../bpf/include/types.h"
 #include "../../bpf/include/packet.h"
 
-enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_LPM_TRIE = 11 };
+enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_LPM_TRIE = 11 };
 enum { BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1 };
 #include <bpf/bpf_helpers.h>
 
 #include "../../bpf/include/ip.h"
 
 #define STEP() ((void)0)
+#define DICE() bpf_get_prandom_u32()
 #include "shaper.h"
 
 #define TC_ACT_UNSPEC (-1)	/* go on: TCX_NEXT as well (include/uapi/linux/pkt_cls.h) */
@@ -60,10 +61,6 @@ struct entry {
 	u64 bytes, packets, marks, drops;
 };
 
-struct total {
-	u64 packets, bytes, marks, drops;
-};
-
 /* What the loader keeps here. */
 struct instance {
 	u32 layout;		/* LAYOUT in load_linux.go: of all that is read back */
@@ -73,6 +70,10 @@ struct instance {
 struct instance own SEC(".data.instance") = {};
 struct configs conf SEC(".data.config") = {};
 struct shaper state;
+struct totals {
+	u64 marks, drops;	/* packets */
+};
+struct totals total SEC(".data.total") = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -96,19 +97,18 @@ struct {
 	__type(value, struct policy);
 } policies SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct total);
-} totals SEC(".maps");
-
 static __always_inline void find_client(const struct config *c, struct __sk_buff *skb, const struct ip *ip, struct address *client)
 {
+	u32 at = (ip->at + (c->by_source ? 12 : 16)) & 63;
+	__be32 *near = (void *)(long)skb->data + at;
+
 	*client = (struct address){};
 	if (ip->version == 4) {
 		client->word[2] = __builtin_bswap32(0xffff);
-		bpf_skb_load_bytes(skb, ip->at + (c->by_source ? 12 : 16), &client->word[3], 4);
+		if ((void *)(near + 1) <= (void *)(long)skb->data_end) /* nearly always */
+			client->word[3] = *near;
+		else
+			bpf_skb_load_bytes(skb, at, &client->word[3], 4);
 	} else if (ip->version == 6) {
 		bpf_skb_load_bytes(skb, ip->at + (c->by_source ? 8 : 24), client->word, 8);
 		client->word[0] &= c->mask6[0];
@@ -156,17 +156,15 @@ SEC("tc")
 int shaper_stamp(struct __sk_buff *skb)
 {
 	const struct config *c = &conf.slot[READ(conf.active) & 1];
-	struct arrival a = { .now = bpf_ktime_get_ns(), .wanted = skb->tstamp, .dice = bpf_get_prandom_u32() };
+	struct arrival a = { .now = bpf_ktime_get_ns(), .wanted = skb->tstamp };
 	u64 to = a.now >> (c->params.slot_shift & 63), from, leaves;
 	struct address client;
-	struct total *sum;
 	struct entry *e;
 	struct flow *f;
 	struct ip ip;
-	u32 zero = 0, number;
+	u32 number;
 
-	sum = bpf_map_lookup_elem(&totals, &zero);
-	if (!sum || !READ(own.layout)) /* that it refers to the map is how the loader finds that */
+	if (!READ(own.layout)) /* that it refers to the map is how the loader finds that */
 		return TC_ACT_UNSPEC;
 	find_ip(c->link_header, skb, &ip);
 	find_client(c, skb, &ip, &client);
@@ -189,15 +187,14 @@ int shaper_stamp(struct __sk_buff *skb)
 		a.wanted = 0;
 	leaves = departure(&state, &c->params, &e->client, f, &a);
 	if (!leaves || a.marked && !set_ce(skb, &ip) && ecn_of(&ip) != CE) {
-		sum->drops++;
+		add(&total.drops, 1);
 		add(&e->drops, 1);
 		return TC_ACT_SHOT;
 	}
-	sum->marks += a.marked;
-	if (a.marked)
+	if (a.marked) {
+		add(&total.marks, 1);
 		add(&e->marks, 1);
-	sum->packets++;
-	sum->bytes += a.bytes;
+	}
 	add(&e->packets, 1);
 	add(&e->bytes, a.bytes);
 	skb->tstamp = leaves;

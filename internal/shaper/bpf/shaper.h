@@ -19,7 +19,7 @@
 
 #define SLOTS		2048		/* of the calendar */
 #define HORIZON		(SLOTS / 2 - 1)	/* slots that a clock may be ahead; beyond, a client gets more than its share */
-#define PARTS		64		/* a client of weight 1 that is active throughout a slot */
+#define PARTS		63		/* a client of weight 1 that is active throughout a slot */
 #define MAX_WEIGHT	64
 #define NS_SHIFT	20		/* times for each byte are ns << 20 */
 #define ONE		65536		/* gains are of this */
@@ -51,7 +51,7 @@ struct shaper {
 	u64 ends[SLOTS], leaves[SLOTS];		/* a slot's number << 32, and parts or bytes */
 };
 
-/* The clock (ns, 52 bits), the parts for which it counts in its slot, and the weight (6 bits each, less 1): one word, as they change together. */
+/* The clock (ns, 52 bits), the parts for which it counts in its slot, and the weight less 1 (6 bits each): one word, as they change together. */
 struct client {
 	u64 word;
 	u64 cap_clock;		/* ns */
@@ -78,6 +78,8 @@ struct flow {
 };
 
 enum verdict { PASS, MARK, DROP };
+
+/* Who includes this has STEP(), which another CPU may come in between, and DICE(), a random u32. */
 
 #define READ(x)			(*(volatile __typeof__(x) *)&(x))
 #define add(p, n)		((void)__sync_fetch_and_add(p, n))
@@ -199,7 +201,7 @@ static __always_inline u64 charge(struct shaper *s, const struct params *p, stru
 		was_slot = (now + (u64)ahead) >> p->slot_shift;
 		parts = was = 0;
 		if (ahead > -(s64)LONGEST && was_slot >= slot) {
-			parts = (seen >> PARTS_SHIFT & 63) + 1;
+			parts = seen >> PARTS_SHIFT & 63;
 			was = (s64)(parts * ((seen & 63) + 1));
 		}
 		others = READ(s->active) - was;
@@ -215,12 +217,13 @@ static __always_inline u64 charge(struct shaper *s, const struct params *p, stru
 			parts = PARTS;
 		} else {
 			end = slot;
-			parts += (dt * PARTS >> p->slot_shift) + 1;
+			/* Rounded by chance, for which the time is good enough: short packets are a small part of one. */
+			parts += dt * PARTS + (now & ((1ULL << p->slot_shift) - 1)) >> p->slot_shift;
 			if (parts > PARTS)
 				parts = PARTS;
 		}
 		STEP();
-		is = change_if(&c->word, seen, stop << CLOCK_SHIFT | (parts - 1) << PARTS_SHIFT | (weight - 1));
+		is = change_if(&c->word, seen, stop << CLOCK_SHIFT | parts << PARTS_SHIFT | (weight - 1));
 		if (is == seen)
 			break;
 		seen = is;
@@ -228,7 +231,7 @@ static __always_inline u64 charge(struct shaper *s, const struct params *p, stru
 	if (try == TRIES)
 		return start;
 	parts *= weight;
-	if (was && was_slot == end && was == (s64)parts)
+	if (was == (s64)parts && (was_slot == end || !was))
 		return start;
 	STEP();
 	if (was && slot_add(s->ends, was_slot, (u32)-was))
@@ -263,10 +266,11 @@ static __always_inline u64 charge_cap(struct client *c, u64 now, u32 bytes)
 struct arrival {
 	u64 now, wanted;	/* ns: the time, and when its sender wants it to leave, if it says so */
 	u32 bytes;		/* on the wire */
-	u32 dice;
 	bool small, ect;	/* of at most two packets; it may be marked */
 	bool marked;		/* what became of it, if it was not dropped */
 };
+
+static __always_inline u64 fair_of(const struct client *c) { return c->fair ? c->fair : 2 * MEMORY; }
 
 /* How long a client's packet has to wait, ns. */
 static __always_inline u64 wait_of(struct client *c, u64 now)
@@ -287,10 +291,12 @@ static __always_inline u64 wait_of(struct client *c, u64 now)
 static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a,
 	u64 unit, u64 frame)
 {
-	u64 since = a->now > f->came ? a->now - f->came : 0, used = f->used, fair = c->fair ? c->fair : 2 * MEMORY, room;
+	u64 since = a->now > f->came ? a->now - f->came : 0, used = f->used, fair = fair_of(c), room;
 	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
 	u64 each = 2 * frame * MEMORY / fair, off; /* two frames of each flow */
 
+	if (!wait && fair == 2 * MEMORY) /* nothing is too much, whosoever it is */
+		return PASS;
 	if (target < each)
 		target = each;
 	if (target > p->limit / 2)
@@ -316,7 +322,7 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	if (wait >= p->limit)
 		return DROP;
 	room = wait > target ? fair * (p->limit - wait) / (p->limit - target) : fair;
-	if (used <= room || a->dice <= (u32)(room * 0xffffffff / used))
+	if (used <= room || DICE() <= (u32)(room * 0xffffffff / used))
 		return PASS;
 	return a->ect && used <= 4 * room ? MARK : DROP;
 }
@@ -359,7 +365,7 @@ static __always_inline u64 departure(struct shaper *s, const struct params *p, s
 	start = start > a->wanted ? start : a->wanted;
 	start = start > f->last ? start : f->last;
 	f->last = start;
-	unit *= c->fair < MEMORY ? SPARSE * MEMORY / c->fair : SPARSE;
+	unit *= fair_of(c) < MEMORY ? SPARSE * MEMORY / fair_of(c) : SPARSE;
 	f->clock = (f->clock > now ? f->clock : now) + unit;
 	leaves = start >> p->slot_shift;
 	if (leaves > at + HORIZON)
