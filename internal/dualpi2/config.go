@@ -161,8 +161,8 @@ func (o objectConfig) decode(header int32) Config {
 	if o.L4sMask == 3 {
 		c.ECN = anyECT
 	}
-	if cells := int(o.Framing.Cells); cells < len(bpf.Framings()) { // else it is of another version, and no words say it
-		c.ATM = bpf.Framings()[cells]
+	if all := bpf.Framings(); int(o.Framing.Cells) < len(all) { // else it is of another version, and no words say it
+		c.ATM = all[o.Framing.Cells]
 	}
 	if o.StepInPackets != 0 {
 		c.StepPackets = uint32(o.StepThresh)
