@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -680,8 +681,9 @@ func TestInMarks(t *testing.T) {
 	}
 }
 
-// TestInCost: what a packet costs from the write to the driver, in instructions, with the shaper and without: a program
-// says so to TestCost.
+// TestInCost: a packet with nothing before it costs 12 % more with the shaper than with its qdiscs alone, at most, from
+// the write to the driver: in instructions, as that is what this kernel's time is. What else the kernel does in between
+// is not to count, so it is the least of some.
 func TestInCost(t *testing.T) {
 	kerneltest.In(t)
 	n := &network{T: t}
@@ -702,26 +704,32 @@ func TestInCost(t *testing.T) {
 	defer file.Close()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	payload := make([]byte, 1000)
-	cost := func(what string) {
+	cost := func() float64 {
 		const packets = 500
-		var each []float64
+		least := math.Inf(1)
 		for range 9 {
 			begin := time.Now()
 			for range packets {
 				_, err := unix.Write(int(file.Fd()), payload)
 				n.must(err)
 			}
-			each = append(each, float64(time.Since(begin))/packets)
+			least = min(least, float64(time.Since(begin))/packets)
 		}
-		t.Logf("cost: %s takes %.0f instructions a packet", what, stats.Median(each))
+		return least
 	}
+	plain, shaped := math.Inf(1), math.Inf(1)
 	for range 3 {
 		n.put(n.near, "mq | fq limit 40000 flow_limit 4000")
-		cost("mq | fq")
+		plain = min(plain, cost())
 		c := Defaults()
 		c.Rate = 10_000_000_000
 		n.must(Install(n.near, c))
-		cost("bpf_shaper")
+		shaped = min(shaped, cost())
 		n.must(Remove(n.near))
+	}
+	t.Logf("mq and fq take %.0f instructions a packet, and the shaper with them %.0f: %.3f times as many", plain, shaped,
+		shaped/plain)
+	if shaped > 1.12*plain {
+		t.Error("that is too much")
 	}
 }
