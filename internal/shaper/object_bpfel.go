@@ -57,7 +57,6 @@ type objectEntry struct {
 	Generation uint32
 	_          [4]byte
 	Bytes      uint64
-	Packets    uint64
 	Marks      uint64
 	Drops      uint64
 }

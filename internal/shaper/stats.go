@@ -29,13 +29,12 @@ type Stats struct {
 // ClientStats are those of one client.
 type ClientStats struct {
 	// Client is an address, or a prefix of an IPv6 one; ::/128 is all that is no IP.
-	Client  netip.Prefix
-	Packets uint64 // sent; superpackets count once
-	Bytes   uint64 // of these, on the wire
-	Marks   uint64
-	Drops   uint64
-	Wait    units.Duration // of a packet that would come now
-	Weight  uint32
+	Client netip.Prefix
+	Bytes  uint64 // sent, on the wire
+	Marks  uint64 // packets; superpackets count once
+	Drops  uint64
+	Wait   units.Duration // of a packet that would come now
+	Weight uint32
 }
 
 // What bpf/shaper.h has agreed on with this file.
@@ -55,7 +54,7 @@ func (a objectAddress) client(length int) netip.Prefix {
 
 // decode is an entry as of now, ns.
 func (e objectEntry) decode(client netip.Prefix, now uint64) ClientStats {
-	c := ClientStats{Client: client, Packets: e.Packets, Bytes: e.Bytes, Marks: e.Marks, Drops: e.Drops,
+	c := ClientStats{Client: client, Bytes: e.Bytes, Marks: e.Marks, Drops: e.Drops,
 		Weight: e.Client.Weight}
 	ahead := int64((e.Client.Word>>clockShift-now)<<clockShift) >> clockShift
 	if e.Client.Cap != 0 {

@@ -6,7 +6,7 @@
  *	fair SEED RATE SECONDS PARAMETERS GROUP...
  *
  * RATE is bytes/s. PARAMETERS are the numbers of struct params in their order, with commas. A group is
- * KIND:CLIENTS:CONNECTIONS[:WEIGHT[:CAP[:FROM:TO]]]: kinds are local, ecn, routed, web, flood and ectflood; CAP is bytes/s, FROM and TO seconds.
+ * KIND:CLIENTS:CONNECTIONS[:WEIGHT[:CAP[:FROM:TO]]]: kinds are local, ecn, routed, routedecn, web, flood and ectflood; CAP is bytes/s, FROM and TO seconds.
  * A flood sends CONNECTIONS times RATE. With no CLIENTS the senders are the last client's, too.
  */
 #include <math.h>
@@ -29,7 +29,7 @@ typedef int32_t s32;
 #include "shaper.h"
 
 enum { MSS = 1448, HEADERS = 66, INITIAL = 10 * MSS, MAX_CLIENTS = 4096, MAX_FLOWS = 65536, SAMPLES = 1 << 20 };
-enum { LOCAL, ECN, ROUTED, WEB, FLOOD, ECT_FLOOD, PROBE };	/* kinds of senders */
+enum { LOCAL, ECN, ROUTED, ROUTED_ECN, WEB, FLOOD, ECT_FLOOD, PROBE };	/* kinds of senders */
 enum { ARRIVE, LEAVE, ACK, LOST, GO, STOP, DATAGRAM };	/* kinds of events */
 
 struct sender {
@@ -63,6 +63,8 @@ static double now, from, until, rate, link_free, on_wire;
 static struct samples other, same, provider;
 static u64 marks, drops, probe_drops;
 static u32 biggest;			/* superpacket, bytes */
+
+static bool routed(const struct sender *x) { return x->kind == ROUTED || x->kind == ROUTED_ECN; }
 
 static double random_part(void) { return (double)(roll64() >> 11) / (double)(1ULL << 53); }
 static double exponential(double mean) { return -log(random_part() + 1e-12) * mean; }
@@ -139,7 +141,7 @@ static bool shape(struct sender *x, u32 bytes, double sent)
 {
 	u64 at = (u64)now, to = at >> params.slot_shift, slot = begin_walk(&shaper, to), leaves;
 	u32 wire = bytes + (bytes + MSS - 1) / MSS * HEADERS;
-	struct arrival a = { .now = at, .bytes = wire, .small = wire <= 3028, .ect = x->kind == ECN || x->kind == ECT_FLOOD };
+	struct arrival a = { .now = at, .bytes = wire, .small = wire <= 3028, .ect = x->kind == ECN || x->kind == ROUTED_ECN || x->kind == ECT_FLOOD };
 
 	if (slot < to) {
 		for (; slot < to; slot++)
@@ -149,11 +151,9 @@ static bool shape(struct sender *x, u32 bytes, double sent)
 	leaves = departure(&shaper, &params, &clients[x->client], &x->flow, &a);
 	if (leaves)
 		push((struct event){ (double)leaves, sent, LEAVE, (int)(x - senders), bytes, a.marked });
-	if (now >= from) {
-		marks += leaves && a.marked;
-		drops += !leaves;
-		probe_drops += !leaves && x->kind == PROBE;
-	}
+	marks += leaves && a.marked;
+	drops += !leaves;
+	probe_drops += !leaves && x->kind == PROBE;
 	return leaves;
 }
 
@@ -179,7 +179,7 @@ static void leave(struct event e)
 	if (x->kind >= FLOOD)
 		return;
 	x->waiting -= e.bytes;
-	push((struct event){ link_free + (x->kind == ROUTED ? x->path / 2 : x->path), e.sent, ACK, e.sender, e.bytes, e.marked });
+	push((struct event){ link_free + (routed(x) ? x->path / 2 : x->path), e.sent, ACK, e.sender, e.bytes, e.marked });
 	send(x);
 }
 
@@ -192,7 +192,7 @@ static void send(struct sender *x)
 			size = 2 * MSS;
 		if (size > biggest)
 			size = biggest;
-		if (x->kind != ROUTED && x->waiting >= 2 * size)
+		if (!routed(x) && x->waiting >= 2 * size)
 			return;
 		if (size > room) {
 			if (room < MSS || (x->inflight > 0 && room < size / 3))
@@ -203,7 +203,7 @@ static void send(struct sender *x)
 			size = x->left;
 		if (size < 1)
 			return;
-		if (x->kind == ROUTED) { /* from another host: half the path is before this one */
+		if (routed(x)) { /* from another host: half the path is before this one */
 			push((struct event){ now + x->path / 2, now, ARRIVE, (int)(x - senders), (u32)size, false });
 		} else if (!shape(x, (u32)size, now)) { /* TCP hears of it at once, and keeps the data (tcp_enter_cwr) */
 			back_off(x);
@@ -295,7 +295,7 @@ static int add_sender(int kind, int client, double begin, double end, double lef
 
 static void add_group(const char *text)
 {
-	static const char *const kinds[] = { "local", "ecn", "routed", "web", "flood", "ectflood" };
+	static const char *const kinds[] = { "local", "ecn", "routed", "routedecn", "web", "flood", "ectflood" };
 	char word[16];
 	int count, connections, weight = 1, kind = 0;
 	double cap = 0, begin = 0, end = 0;

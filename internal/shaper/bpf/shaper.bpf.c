@@ -58,7 +58,7 @@ struct prefix {
 struct entry {
 	struct client client;
 	u32 generation;		/* of its policy */
-	u64 bytes, packets, marks, drops;
+	u64 bytes, marks, drops;
 };
 
 /* What the loader keeps here. */
@@ -169,7 +169,10 @@ int shaper_stamp(struct __sk_buff *skb)
 	find_ip(c->link_header, skb, &ip);
 	find_client(c, skb, &ip, &client);
 	e = find_entry(c, &client, a.now);
-	number = bpf_get_hash_recalc(skb) & (FLOWS - 1);
+	number = skb->hash; /* mostly there already, as the device has several queues */
+	if (!number)
+		number = bpf_get_hash_recalc(skb);
+	number &= FLOWS - 1;
 	f = bpf_map_lookup_elem(&flows, &number);
 	if (!e || !f)
 		return TC_ACT_UNSPEC;
@@ -195,7 +198,6 @@ int shaper_stamp(struct __sk_buff *skb)
 		add(&total.marks, 1);
 		add(&e->marks, 1);
 	}
-	add(&e->packets, 1);
 	add(&e->bytes, a.bytes);
 	skb->tstamp = leaves;
 	return TC_ACT_UNSPEC;

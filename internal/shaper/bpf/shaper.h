@@ -35,7 +35,7 @@ struct params {
 	u64 trim_gain;		/* << 16, of ONE << TRIM_SHIFT for each byte that a slot lacks */
 	u64 settle_slots;	/* in which an overshoot is taken back */
 	u64 target;		/* ns that a client's packets may wait without a mark */
-	u64 limit;		/* ns that none may wait for longer; above target */
+	u64 limit;		/* ns that none may wait for longer but what takes marks; above target */
 	u32 slot_shift;		/* a slot is 1 << slot_shift ns */
 };
 
@@ -294,6 +294,7 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	u64 since = a->now > f->came ? a->now - f->came : 0, used = f->used, fair = fair_of(c), room;
 	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
 	u64 each = 2 * frame * MEMORY / fair, off; /* two frames of each flow */
+	u64 most = ((u64)HORIZON << p->slot_shift) / 4 * 3; /* what takes marks may wait for longer, as they take an RTT to tell */
 
 	if (!wait && fair == 2 * MEMORY) /* nothing is too much, whosoever it is */
 		return PASS;
@@ -310,6 +311,10 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	off = wait > target ? wait - target : target - wait;
 	if (off > 4 * target)
 		off = 4 * target;
+	if (wait > target && used < fair / 2) /* it is far too much for all flows that there are, as when many begin */
+		off *= 4;
+	if (wait > target && used > 2 * fair && a->ect) /* a mark takes an RTT to tell: more are no use, and drops the last resort */
+		off /= 8;
 	off = (fair * weight >> MEMORY_SHIFT) * off / (8 * target); /* e times less in 270 ms at twice the target */
 	fair = wait > target ? fair - off : fair + off;
 	if (fair > 2 * MEMORY)
@@ -319,12 +324,12 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	c->fair = (u32)fair;
 	if (wait < target / 2)
 		return PASS;
-	if (wait >= p->limit)
+	if (wait >= (a->ect ? most : p->limit))
 		return DROP;
-	room = wait > target ? fair * (p->limit - wait) / (p->limit - target) : fair;
+	room = wait >= p->limit ? 0 : wait > target ? fair * (p->limit - wait) / (p->limit - target) : fair;
 	if (used <= room || DICE() <= (u32)(room * 0xffffffff / used))
 		return PASS;
-	return a->ect && used <= 4 * room ? MARK : DROP;
+	return a->ect && used <= 4 * fair ? MARK : DROP;
 }
 
 /*
