@@ -103,9 +103,19 @@ const (
 	limit      = 100 * time.Millisecond
 )
 
+// encode is c for a device whose packets have a link header of so many bytes; each generation has rules of its own.
 func (c Config) encode(header, generation uint32) objectConfig {
-	o := objectConfig{LinkHeader: header, Generation: generation, Params: c.params(), Rate: uint64(c.Rate),
+	o := objectConfig{LinkHeader: header, Generation: generation, Rate: uint64(c.Rate),
 		Share: uint32(math.Round(float64(c.Share) * shareUnits))}
+	p, rate := &o.Params, float64(c.Rate)*float64(c.Share)
+	p.SlotShift = slotShift(c.Rate)
+	slot := uint64(1) << p.SlotShift // ns
+	p.NsPerByte = nsPerByte(rate)
+	p.SlotBytes = max(uint64(rate/8*float64(slot)/1e9), 1)
+	p.TrimGain = slot << 40 / (uint64(trimTime) * p.SlotBytes)
+	p.SettleSlots = uint64(settleTime)/slot + 1
+	p.Target = uint64(target)
+	p.Limit = min(uint64(limit), horizon*slot*3/4) // no clock gets to the horizon but by one packet
 	o.Framing.Overhead, o.Framing.Mpu = c.Overhead, c.MPU
 	o.Framing.Cells = uint32(slices.Index(bpf.Framings(), c.ATM))
 	if c.BySource {
@@ -116,6 +126,9 @@ func (c Config) encode(header, generation uint32) objectConfig {
 	o.Mask6[0], o.Mask6[1] = binary.NativeEndian.Uint32(mask[:4]), binary.NativeEndian.Uint32(mask[4:])
 	return o
 }
+
+// current is the one in force.
+func (c objectConfigs) current() objectConfig { return c.Slot[c.Active&1] }
 
 // decode is what encode was given, but for the clients.
 func (o objectConfig) decode() Config {
@@ -135,19 +148,6 @@ const shareUnits = 1e6
 
 // nsPerByte is the time for each byte at a rate, as the program has it.
 func nsPerByte(rate float64) uint64 { return uint64(8 * 1e9 * (1 << nsShift) / rate) }
-
-func (c Config) params() (p objectParams) {
-	rate := float64(c.Rate) * float64(c.Share)
-	p.SlotShift = slotShift(c.Rate)
-	slot := uint64(1) << p.SlotShift // ns
-	p.NsPerByte = nsPerByte(rate)
-	p.SlotBytes = max(uint64(rate/8*float64(slot)/1e9), 1)
-	p.TrimGain = slot << 40 / (uint64(trimTime) * p.SlotBytes)
-	p.SettleSlots = uint64(settleTime)/slot + 1
-	p.Target = uint64(target)
-	p.Limit = min(uint64(limit), horizon*slot*3/4) // no clock gets to the horizon but by one packet
-	return p
-}
 
 // slotShift is the length of a slot as a power of 2, in ns: some ten full frames or more, and not more often than a CPU
 // has time for.

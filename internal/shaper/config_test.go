@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 // TestParams: whatever the rate, a slot has some packets, no number is zero, and no product of the program overflows.
 func TestParams(t *testing.T) {
 	for rate := minRate; rate <= maxRate; rate += rate / 7 {
-		p := valid(func(c *Config) { c.Rate = rate }).params()
+		p := valid(func(c *Config) { c.Rate = rate }).encode(0, 0).Params
 		slot := uint64(1) << p.SlotShift
 		if rate > 25_000_000 && p.SlotBytes < 1000 || p.NsPerByte == 0 || p.SettleSlots == 0 {
 			t.Errorf("%v: %+v", rate, p)

@@ -41,7 +41,7 @@ func (s simulated) clients() []float64 {
 
 func simulate(t *testing.T, program string, seed int, rate units.Rate, groups string) (s simulated) {
 	t.Helper()
-	p := Config{Rate: rate, Share: Defaults().Share}.params()
+	p := valid(func(c *Config) { c.Rate = rate }).encode(0, 0).Params
 	numbers := fmt.Sprintf("%d,%d,%d,%d,%d,%d,%d", p.NsPerByte, p.SlotBytes, p.TrimGain, p.SettleSlots, p.Target,
 		p.Limit, p.SlotShift)
 	const seconds = 3
@@ -80,7 +80,8 @@ func TestFair(t *testing.T) {
 		{"1 to 100", []units.Rate{100 * megabit, gigabit, 10 * gigabit},
 			"local:5:1 local:3:10 local:2:100", 0, 0.999, 0.985, 2, 2},
 		{"ECN", []units.Rate{100 * megabit}, "ecn:1:1 ecn:1:10", 0, 0.9995, 0.98, 1, 1},
-		{"routed with ECN", []units.Rate{100 * megabit, gigabit}, "routedecn:1:1 routedecn:1:10", 0, 0.9995, 0.98, 1, 1},
+		{"routed with ECN", []units.Rate{100 * megabit, gigabit}, "routedecn:1:1 routedecn:1:10", 0, 0.9995, 0.98, 1,
+			1},
 		{"routed", []units.Rate{100 * megabit}, "routed:1:4 routed:1:10", 0, 0.9995, 0.98, 1, 1},
 		{"a flood", []units.Rate{100 * megabit, gigabit, 5 * gigabit / 2}, "local:1:1 local:1:4 flood:1:2", 0, 0.999,
 			0.985, 1, 1},

@@ -137,7 +137,7 @@ func Change(ifindex int, c Config) error {
 	if is, err := own.Take(configName, &configs); err != nil || !is {
 		return errors.Join(err, errors.New("the shaper's options cannot be read"))
 	}
-	before := configs.Slot[configs.Active&1]
+	before := configs.current()
 	if before.Params.SlotShift != slotShift(c.Rate) { // its calendar cannot have other slots
 		return Install(ifindex, c)
 	}
@@ -193,7 +193,7 @@ func Read(ifindex int) (Instance, bool, error) {
 			return Instance{}, true, err
 		}
 	}
-	i := Instance{Known: true, Config: configs.Slot[configs.Active&1].decode()}
+	i := Instance{Known: true, Config: configs.current().decode()}
 	if i.Config.Clients, err = p.rules(); err != nil {
 		return Instance{}, true, err
 	}
@@ -221,7 +221,7 @@ func ReadClients(ifindex int) (all []ClientStats, err error) {
 	if is, err := found[0].Take(configName, &configs); err != nil || !is {
 		return nil, err
 	}
-	length := configs.Slot[configs.Active&1].decode().Prefix6
+	length := configs.current().decode().Prefix6
 	var address objectAddress
 	var entry objectEntry
 	each := found[0].Maps[objectMapClients].Iterate()

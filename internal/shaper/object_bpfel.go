@@ -19,8 +19,18 @@ type objectAddress struct {
 }
 
 type objectConfig struct {
-	_       structs.HostLayout
-	Params  objectParams
+	_      structs.HostLayout
+	Params struct {
+		_           structs.HostLayout
+		NsPerByte   uint64
+		SlotBytes   uint64
+		TrimGain    uint64
+		SettleSlots uint64
+		Target      uint64
+		Limit       uint64
+		SlotShift   uint32
+		_           [4]byte
+	}
 	Framing struct {
 		_        structs.HostLayout
 		Overhead int32
@@ -37,8 +47,34 @@ type objectConfig struct {
 }
 
 type objectConfigs struct {
-	_      structs.HostLayout
-	Slot   [2]objectConfig
+	_    structs.HostLayout
+	Slot [2]struct {
+		_      structs.HostLayout
+		Params struct {
+			_           structs.HostLayout
+			NsPerByte   uint64
+			SlotBytes   uint64
+			TrimGain    uint64
+			SettleSlots uint64
+			Target      uint64
+			Limit       uint64
+			SlotShift   uint32
+			_           [4]byte
+		}
+		Framing struct {
+			_        structs.HostLayout
+			Overhead int32
+			Mpu      uint32
+			Cells    uint32
+		}
+		LinkHeader uint32
+		BySource   uint32
+		Generation uint32
+		Mask6      [2]uint32
+		Share      uint32
+		_          [4]byte
+		Rate       uint64
+	}
 	Active uint32
 	_      [4]byte
 }
@@ -61,22 +97,18 @@ type objectEntry struct {
 	Drops      uint64
 }
 
+type objectFlow struct {
+	_     structs.HostLayout
+	Last  uint64
+	Clock uint64
+	Came  uint64
+	Used  uint64
+}
+
 type objectInstance struct {
 	_          structs.HostLayout
 	Layout     uint32
 	GsoMaxSegs uint32
-}
-
-type objectParams struct {
-	_           structs.HostLayout
-	NsPerByte   uint64
-	SlotBytes   uint64
-	TrimGain    uint64
-	SettleSlots uint64
-	Target      uint64
-	Limit       uint64
-	SlotShift   uint32
-	_           [4]byte
 }
 
 type objectPolicy struct {

@@ -4,6 +4,8 @@
  *
  * A client is an address, or all that is no IP. A packet of a tunnel is its outer address's.
  */
+#pragma clang diagnostic ignored "-Wparentheses"
+
 #include "../../bpf/include/types.h"
 #include "../../bpf/include/packet.h"
 
