@@ -14,7 +14,8 @@
  *             packets, and for those whose capacity still grows.
  *   others    Where the delay does not follow what the flow does, others keep the queue full. Then
  *             delay tells nothing, and the flow takes its share as cubic does.
- *   loss      Congestion is only what is lost beyond what gentle sending loses as well.
+ *   loss      Congestion is only what is lost beyond what gentle sending loses as well. Where that is
+ *             nothing, and nothing queues, the limit is a policer: it is neared slowly.
  *   marks     A mark says that the queue is too long: the flow aims at less of its own. If marks
  *             go on, it is others' queue that is marked.
  */
@@ -27,6 +28,10 @@
 enum {
 	MIN_CWND	= 3,		/* packets; with the draft's 4, many flows on a slow link always queue */
 	BETA		= 307,		/* of 1024, what a loss takes: 0.3 */
+	LOSSLESS	= 4,		/* of 1024: a path that loses less of what is sent gently does not lose by itself */
+	REGAIN_SHIFT	= 5,		/* a round gives back 1/32 of what losses left of inflight_shortterm, */
+	POLICED_SHIFT	= 8,		/* or 1/256 at a policer, where four flows that went faster lost 5 % of all packets */
+	POLICED_RISE_SHIFT = 14,	/* in place of RISE_SHIFT: as much slower */
 	LOSS_SHARE	= 20,		/* of 1024: a round that loses more than 2 % is congested */
 	STARTUP_SHARE	= 300,		/* the same in STARTUP while nothing queues: above 29 % it is a policer */
 	HEADROOM	= 56,		/* of 1024: 5 %; the draft's 15 % are lost behind a small policer */
@@ -245,7 +250,7 @@ static __always_inline u32 delay_of(const struct bbr *b)
 }
 
 /* A round is over in which nothing was lost or marked beyond measure: what does its delay say? */
-static __always_inline void hear_queue(struct bbr *b, u32 ms)
+static __always_inline void hear_queue(struct bbr *b, u32 ms, bool policed)
 {
 	u32 delay = delay_of(b);
 	u32 own = packets(4ULL * b->bw_round, delay), rate = bw_of(b), sent = max_of(packets(4ULL * rate, GONE_US + GONE_RTTS * b->min_rtt), 1);
@@ -267,7 +272,7 @@ static __always_inline void hear_queue(struct bbr *b, u32 ms)
 		b->gain = (u8)(100 + min_of((u64)(b->queue - own) * 100 / sent, GAIN_UP));
 		if (b->hi == NONE && b->lo == NONE) /* nothing was ever lost: beyond what is known */
 			bound += bound >> (b->aim < AIM_FULL ? MARK_BEYOND_SHIFT : BEYOND_SHIFT);
-		rate += (u64)rate * (b->queue - own) / b->queue * ms >> RISE_SHIFT;
+		rate += (u64)rate * (b->queue - own) / b->queue * ms >> (policed ? POLICED_RISE_SHIFT : RISE_SHIFT);
 		b->rate = min_of(rate, bound);
 	}
 }
@@ -332,6 +337,8 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 				b->tolerate = (u16)share;
 			else if (!queue && b->rounds >= 2) /* the first round acknowledges what UP sent */
 				b->tolerate = (u16)(b->tolerate + ((share - b->tolerate) >> 1));
+		} else if (b->state == CRUISE && 2 * lost + 2 <= share_of(all, b->tolerate)) {
+			b->tolerate >>= 1; /* less than half of that: others had lost it for this flow */
 		}
 		limit = b->tolerate + (b->tolerate >> 1) + LOSS_SHARE;
 		if (!b->full && !queue)
@@ -355,10 +362,14 @@ static __always_inline void judge_round(struct tcp_sock *tp, struct bbr *b)
 	if (b->raise && b->state == CRUISE)
 		b->raise--;
 	if (!cut) {
-		if (b->lo != NONE && (!b->held || b->aim == AIM_FULL))
-			b->lo += max_of(b->lo >> 5, 1);
+		bool policed = b->lo != NONE && !b->held && !b->queued && b->tolerate < LOSSLESS;
+
+		if (policed) /* rounded by chance */
+			b->lo += (b->lo + (bpf_get_prandom_u32() & ((1 << POLICED_SHIFT) - 1))) >> POLICED_SHIFT;
+		else if (b->lo != NONE && (!b->held || b->aim == AIM_FULL))
+			b->lo += max_of(b->lo >> REGAIN_SHIFT, 1);
 		if (b->full)
-			hear_queue(b, ms);
+			hear_queue(b, ms, policed);
 		goto out;
 	}
 	b->gain = 100;
@@ -531,8 +542,12 @@ static __always_inline void bbr_ack(struct sock *sk, struct tcp_sock *tp, const 
 		if (grew)
 			b->full_bw = n;
 		if (b->hit || b->queued && !b->held || !grew && b->rounds > UP_ROUNDS || b->rounds > 8) {
-			/* More was sent, some of it was lost, and nothing queued: losses ended STARTUP too early. */
-			bool early = !b->hit && !b->queued && !rs->is_app_limited && b->lossy;
+			/*
+			 * More was sent, some of it was lost, and nothing queued: losses ended STARTUP too
+			 * early, if this path loses by itself. A flow of a few packets has not learned that.
+			 */
+			bool early = !b->hit && !b->queued && !rs->is_app_limited && b->lossy &&
+				     (b->tolerate >= LOSSLESS || target < 16);
 
 			new_cycle(tp, b);
 			enter(tp, b, DOWN);

@@ -164,6 +164,14 @@ func metrics() []Metric {
 		})),
 		m("rwnd_limited", "%", "rwnd lim", median(func(f *Flow) (float64, bool) { return 100 * f.RwndLimited, true })),
 		m("retransmits", "packets", "retrans", sum(func(f *Flow) float64 { return float64(f.Retransmits) })),
+		m("retransmitted", "%", "resent", func(_ Setup, r *Run) (float64, bool) {
+			var again, all uint64
+			for _, f := range r.Flows {
+				again += f.Retransmits
+				all += f.Delivered
+			}
+			return 100 * float64(again) / max(1, float64(all)), all > 0
+		}),
 		m("wakeups", "", "wakeups", sum(func(f *Flow) float64 { return float64(f.Wakeups) })),
 		m("ce", "%", "CE", func(_ Setup, r *Run) (float64, bool) {
 			var ce, all uint64

@@ -36,6 +36,7 @@ var meanings = map[string]string{
 	"sndbuf_limited":   "share of a flow's busy time in which its send buffer was the bottleneck",
 	"rwnd_limited":     "share of a flow's busy time in which its receiver's window was the bottleneck",
 	"retransmits":      "packets sent again, of all flows",
+	"retransmitted":    "the same, over the packets that were delivered",
 	"wakeups":          "how often the senders woke",
 	"ce":               "delivered packets that carried a congestion mark",
 	"rtt.min":          "smallest round trip of the UDP probe",
