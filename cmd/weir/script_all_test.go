@@ -14,5 +14,5 @@ import (
 
 // The whole life of what is in BPF, on stock kernels, which have what it takes.
 func TestStockKernel(t *testing.T) {
-	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^(dualpi2|control)$"})
+	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^(dualpi2|control|shaper)$"})
 }

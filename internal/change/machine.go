@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -83,7 +84,8 @@ func (live) CleanQueue(link, gsoSegs int) error {
 		return err
 	}
 	tree, err := conn.Tree(link)
-	if root, _ := tree.Root(); err != nil || strings.HasPrefix(root.Kind, dualpi2.Prefix) || root.Kind == qdisc.BPF {
+	if root, _ := tree.Root(); err != nil || strings.HasPrefix(root.Kind, dualpi2.Prefix) ||
+		slices.Contains(qdisc.BPFKinds(), root.Kind) {
 		return err // it is in place: of this goal, or again of the one before
 	}
 	// One segment at a time is what such a queue asks for, and nobody else.

@@ -77,7 +77,7 @@ var (
 	relative    = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:^|[\s"'=;&|(])\./([\w./+-]+)`)
 	// Programs that are known to set queues, or to take them away (the first), and their devices: wondershaper, tcset
 	// (of tcconfig) and FireQOS.
-	shaper = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])(?:` +
+	shaperProgram = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])(?:` +
 		`(wondershaper\s+(?:clear|.*-[csv])\b)|wondershaper\s+(?:-[du]\s+\d+\s+)*-a\s+(\S+)|` +
 		`wondershaper\s+([\w$][\w.$-]*)\s+\S*\d\S*\s+\S*\d|` +
 		`wondershaper\s+-p\b|tcset\s+(\w\S*)\s+.*--|fireqos\s+start\b)`)
@@ -704,7 +704,7 @@ func rateIn(options []string) units.Rate {
 
 // shaper notes a program that is known to set queues, whose own lines say less than its arguments.
 func (s *scanner) shaper(w Writer, l string) bool {
-	m := shaper.FindStringSubmatch(l)
+	m := shaperProgram.FindStringSubmatch(l)
 	if m == nil {
 		return false
 	}

@@ -42,7 +42,9 @@ func read() (Facts, processes, error) {
 	}
 	f.Qdiscs = support(root, f.Kernel, probe)
 	f.readObjects(objects())
-	f.Qdiscs[qdisc.BPF] = f.Objects[qdisc.BPF]
+	for _, kind := range qdisc.BPFKinds() {
+		f.Qdiscs[kind] = f.Objects[kind]
+	}
 	f.readBBR()
 	index := modules(root, f.Kernel)
 	f.OtherQdiscs = index.others(f.Qdiscs)

@@ -21,7 +21,9 @@ import (
 // that can load nothing: a container without /lib/modules has the host's kernel, which loads the host's.
 func support(root fs.FS, release string, try func([]string) (map[string]bool, error)) map[string]Support {
 	answers, kinds := map[string]Support{}, qdisc.Kinds()
-	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == qdisc.BPF }) // in no kernel and no module
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { // in no kernel and no module
+		return slices.Contains(qdisc.BPFKinds(), kind)
+	})
 	if index := modules(root, release); index.known() {
 		for _, kind := range kinds {
 			answers[kind] = No

@@ -6,14 +6,16 @@ import (
 	"weir/internal/bbr"
 	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 )
 
 // objects are those that this program brings along in BPF, by name, and how a kernel is asked whether it takes them.
 // A probe's error wraps bpf.ErrNotSupported if it does not.
 func objects() map[string]func() error {
 	return map[string]func() error{
-		qdisc.BPF: dualpi2.Probe,
-		bbr.Name:  bbr.Probe,
+		qdisc.BPF:        dualpi2.Probe,
+		qdisc.BPFShaping: shaper.Probe,
+		bbr.Name:         bbr.Probe,
 	}
 }
 

@@ -142,8 +142,11 @@ func (c *Conn) replace(ifindex int, s Stack) error {
 	if err != nil {
 		return err
 	}
-	fresh := before.freshHandles()
-	if err = c.build(ifindex, s, fresh); err == nil {
+	top, below := s.divide()
+	if err = c.setShaper(ifindex, top); err == nil {
+		err = c.build(ifindex, below, before.freshHandles())
+	}
+	if err == nil {
 		return nil
 	}
 	after, readErr := c.tree(ifindex)
@@ -271,8 +274,11 @@ func (c *Conn) Change(ifindex int, q Qdisc, s Spec) error {
 	case q.Handle == 0:
 		return fmt.Errorf("the %s that the kernel made by itself cannot be changed: replace it", q.Kind)
 	}
-	if next, ok := s.(BPFDualPI2); ok {
+	switch next := s.(type) {
+	case BPFDualPI2:
 		return c.changeInstance(ifindex, next)
+	case BPFShaper:
+		return c.setShaper(ifindex, &next)
 	}
 	options, err := s.encode(q.Spec)
 	if err != nil {
@@ -324,6 +330,11 @@ func (c *Conn) Adjust(ifindex int, s Stack) error {
 	for i, level := range s {
 		if i > 0 {
 			below := t.children(q)
+			if len(below) > 1 && s[i-1].Kind() == "mq" { // which has them alike, or it were no Stack
+				if now, _ := t.Stack(); now[i:].Equal(s[i:]) {
+					return nil
+				}
+			}
 			if len(below) != 1 {
 				return errors.New("what is there has several queues: replace it")
 			}
@@ -345,6 +356,14 @@ func (c *Conn) Delete(ifindex int, parent Handle) error {
 }
 
 func (c *Conn) delete(ifindex int, parent Handle) error {
+	err := c.deleteQdisc(ifindex, parent)
+	if parent == Root && err == nil {
+		err = c.removeShaper(ifindex)
+	}
+	return err
+}
+
+func (c *Conn) deleteQdisc(ifindex int, parent Handle) error {
 	r, err := newRequest(delQdisc, 0, tcmsg{ifindex: ifindex, parent: parent},
 		"delete what is at "+parent.String())
 	if err != nil {

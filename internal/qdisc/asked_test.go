@@ -20,7 +20,7 @@ import (
 // recorded is a connection to a kernel, and each message that is sent to it.
 func recorded(t *testing.T, k *kernel) (*Conn, *[]netlink.Message) {
 	var all []netlink.Message
-	c := &Conn{bpf: noBPF{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+	c := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
 		all = append(all, requests...)
 		return k.answer(requests)
 	})}
@@ -106,7 +106,7 @@ func TestFilterLists(t *testing.T) {
 		unix.EMSGSIZE: "[filters at 1:] <nil>", unix.EPERM: "[] list filters: operation not permitted",
 	} {
 		k := &kernel{}
-		c := &Conn{bpf: noBPF{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+		c := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
 			if errno != 0 {
 				return nltest.Error(int(errno), requests)
 			}
@@ -237,7 +237,7 @@ func TestRefusedInARow(t *testing.T) {
 			return 0, ""
 		}}
 		told := []string{}
-		c := &Conn{bpf: noBPF{}, nl: netlink.NewConn(&answers{kernel: k}, 1)}
+		c := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: netlink.NewConn(&answers{kernel: k}, 1)}
 		for _, err := range c.sendPart(requests) {
 			what, why, _ := strings.Cut(strings.TrimPrefix(err.Error(), "interface 2: request "), ": ")
 			if told = append(told, what); why != "no (invalid argument)" {
@@ -270,7 +270,8 @@ func TestAdjust(t *testing.T) {
 		{htb, class, "htb rate 6mbit | fq_codel limit 9",
 			"[change class 1:1 at root htb change qdisc 2: at 2^ fq_codel] <nil>"},
 		{htb, class, "htb rate 5mbit | fq_codel limit 9", "[change qdisc 2: at 2^ fq_codel] <nil>"},
-		{queues, nil, "mq | fq_codel", "[] what is there has several queues: replace it"},
+		{queues, nil, "mq | fq_codel", "[] <nil>"},
+		{queues, nil, "mq | fq_codel limit 9", "[] what is there has several queues: replace it"},
 	} {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000)}, qdiscs: c.qdiscs, classes: c.classes}
 		err := k.dial(t).Adjust(2, mustParse(t, c.to))

@@ -203,8 +203,8 @@ func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
 	return nil
 }
 
-// Clean takes away what a bpf_dualpi2 has left on an interface from which somebody else has taken it: its marker, and a
-// limit on superpackets. Replace, Delete and Restore do that, too.
+// Clean takes away what a bpf_dualpi2 or a bpf_shaper has left on an interface from which somebody else has taken its
+// qdisc: a program, and a limit on superpackets. Replace, Delete and Restore do that, too.
 func (c *Conn) Clean(ifindex int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,6 +214,17 @@ func (c *Conn) Clean(ifindex int) error {
 // clean takes away what an instance has left whose qdisc is gone from a device. Where it may not look, it has left
 // none.
 func (c *Conn) clean(ifindex int) error {
+	if _, found, err := c.shaper.Read(ifindex); err == nil && found {
+		t, err := c.tree(ifindex)
+		if err != nil {
+			return err
+		}
+		if root, _ := t.Root(); root.Kind != BPFShaping {
+			if err := c.removeShaper(ifindex); err != nil {
+				return err
+			}
+		}
+	}
 	err := c.bpf.Clean(ifindex)
 	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
 		return nil

@@ -19,9 +19,10 @@ import (
 // Conn is one rtnetlink socket, in one network namespace. It may be used from several goroutines; each request has it
 // to itself.
 type Conn struct {
-	mu  sync.Mutex
-	nl  *netlink.Conn
-	bpf loader
+	mu     sync.Mutex
+	nl     *netlink.Conn
+	bpf    loader
+	shaper shaperLoader
 }
 
 // Dial opens one. netns is the file descriptor of a network namespace; 0 is the calling thread's own.
@@ -32,9 +33,9 @@ func Dial(netns int) (*Conn, error) {
 	}
 	// Kernels before 4.12 cannot say what was wrong with a request.
 	_ = nl.SetOption(netlink.ExtendedAcknowledge, true)
-	c := &Conn{nl: nl, bpf: loaderHere()}
-	if netns != 0 {
-		c.bpf = noBPF{}
+	c := &Conn{nl: nl, bpf: noBPF{}, shaper: noShaper{}}
+	if netns == 0 {
+		c.bpf, c.shaper = loadersHere()
 	}
 	return c, nil
 }
@@ -292,6 +293,7 @@ func (c *Conn) trees(ifindex int) (map[int]Tree, error) {
 		if err := c.complete(i, &t, devices[i]); err != nil {
 			return nil, fmt.Errorf("interface %d: %w", i, err)
 		}
+		c.addShaper(i, &t)
 		trees[i] = t
 	}
 	return trees, nil

@@ -23,12 +23,16 @@ type kernel struct {
 	refuse                                  func(netlink.Message) (unix.Errno, string)
 	dumps                                   func([]netlink.Message) []netlink.Message // spoils a list
 	bpf                                     loader                                    // none when nil
+	shaper                                  shaperLoader                              // likewise
 }
 
 func (k *kernel) dial(t *testing.T) *Conn {
-	c := &Conn{nl: nltest.Dial(k.answer), bpf: noBPF{}}
+	c := &Conn{nl: nltest.Dial(k.answer), bpf: noBPF{}, shaper: noShaper{}}
 	if k.bpf != nil {
 		c.bpf = k.bpf
+	}
+	if k.shaper != nil {
+		c.shaper = k.shaper
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -249,7 +253,7 @@ func TestHostileAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, want an error", name, trees)
 		}
 	}
-	silent := &Conn{bpf: noBPF{}, nl: nltest.Dial(func(r []netlink.Message) ([]netlink.Message, error) {
+	silent := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: nltest.Dial(func(r []netlink.Message) ([]netlink.Message, error) {
 		if len(r) > 0 && r[0].Header.Type != unix.RTM_NEWQDISC {
 			return good().answer(r)
 		}

@@ -377,9 +377,9 @@ func TestKindsTable(t *testing.T) {
 	}{
 		"plain": {traits(func(t Traits) bool { return t.Plain }), "bfifo noqueue pfifo pfifo_fast"},
 		"AQM": {traits(func(t Traits) bool { return t.AQM }),
-			"bpf_dualpi2 cake cake_mq codel dualpi2 fq_codel fq_pie pie"},
+			"bpf_dualpi2 bpf_shaper cake cake_mq codel dualpi2 fq_codel fq_pie pie"},
 		"marks": {traits(func(t Traits) bool { return t.Marks }),
-			"bpf_dualpi2 cake cake_mq dualpi2 fq_codel"},
+			"bpf_dualpi2 bpf_shaper cake cake_mq dualpi2 fq_codel"},
 		"L4S":                    {traits(func(t Traits) bool { return t.L4S }), "bpf_dualpi2 dualpi2"},
 		"default":                {traits(func(t Traits) bool { return t.Default }), "fq_codel"},
 		"classes":                {rows(func(k kind) bool { return k.classes }), "cbq drr hfsc htb qfq"},
@@ -387,7 +387,7 @@ func TestKindsTable(t *testing.T) {
 		"nested":                 {rows(func(k kind) bool { return k.nested }), "dualpi2 fq_pie"},
 		"counts of queues":       {rows(func(k kind) bool { return k.perDelivery }), "cake_mq mq"},
 		"own queues":             {rows(func(k kind) bool { return k.ownQueues }), "cake_mq"},
-		"root only":              {rows(func(k kind) bool { return k.rootOnly }), "bpf_dualpi2 cake_mq mq noqueue"},
+		"root only":              {rows(func(k kind) bool { return k.rootOnly }), "bpf_dualpi2 bpf_shaper cake_mq mq noqueue"},
 	} {
 		if got := strings.Join(c.got, " "); got != c.want {
 			t.Errorf("%s: %s, want %s", what, got, c.want)

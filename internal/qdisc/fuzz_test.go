@@ -183,7 +183,7 @@ func FuzzAnswers(f *testing.F) {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000), device}, qdiscs: [][]byte{one, two},
 			classes: [][]byte{two, one}, filters: [][]byte{three}}
 		for range 2 {
-			if trees, err := (&Conn{nl: k.dial(t).nl, bpf: noBPF{}}).Trees(); err == nil {
+			if trees, err := (&Conn{nl: k.dial(t).nl, bpf: noBPF{}, shaper: noShaper{}}).Trees(); err == nil {
 				for _, tree := range trees {
 					if s, ok := tree.Stack(); ok {
 						if again, err := ParseStack(s.String()); err == nil && !again.Equal(s) {

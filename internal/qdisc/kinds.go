@@ -39,14 +39,21 @@ type Traits struct {
 	Default   bool // kernels or distributions put it there by themselves
 }
 
-// BPF is the kind of Weir's own DualPI2, which no kernel has.
-const BPF = "bpf_dualpi2"
+// The kinds that no kernel has: Weir's own DualPI2, and its shaper for many CPUs.
+const (
+	BPF        = "bpf_dualpi2"
+	BPFShaping = "bpf_shaper"
+)
+
+// BPFKinds are these.
+func BPFKinds() []string { return []string{BPF, BPFShaping} }
 
 // slots says where a discipline keeps others.
 type slots int
 
 const (
 	noSlots   slots = iota
+	onTop           // it is on top of the kernel's root, which keeps times of departure
 	oneSlot         // in the class :1, which exists as long as the discipline does
 	classSlot       // in a class that we create
 	perQueue        // in :1 … :n, one for each transmit queue
@@ -59,6 +66,8 @@ func kinds() []kind {
 	return []kind{
 		{name: "bfifo", fresh: func() editor { return &fifoSpec{Bytes: true} }, traits: plainly, unfiltered: true},
 		{name: BPF, fresh: func() editor { return newBPFDualPI2() }, traits: l4s, rootOnly: true, unfiltered: true},
+		{name: BPFShaping, fresh: func() editor { return newBPFShaper() }, traits: marking, rootOnly: true,
+			unfiltered: true, slots: onTop},
 		{name: "cake", fresh: func() editor { return newCake() }, traits: marking, stats: readCakeStats},
 		{name: "cake_mq", fresh: func() editor { return newCakeMQ() }, traits: marking, rootOnly: true,
 			unfiltered: true,
@@ -133,21 +142,17 @@ func TraitsOf(kind string) Traits {
 	return k.traits
 }
 
-// shaper is a Spec that can be told a rate.
-type shaper interface {
-	rate() units.Rate // 0: none
-}
-
 // Rate is what a discipline enforces, in bit/s; 0 if it is no shaper, or has no rate.
 func Rate(s Spec) units.Rate {
-	if shaper, ok := s.(shaper); ok {
-		return shaper.rate()
+	if s, ok := s.(interface{ rate() units.Rate }); ok {
+		return s.rate()
 	}
 	return 0
 }
 
 func (q Cake) rate() units.Rate       { return q.Bandwidth }
 func (q BPFDualPI2) rate() units.Rate { return q.Rate }
+func (q BPFShaper) rate() units.Rate  { return q.Rate }
 func (q HTB) rate() units.Rate        { return q.Rate }
 func (q TBF) rate() units.Rate        { return q.Rate }
 

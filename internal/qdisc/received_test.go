@@ -37,7 +37,7 @@ func TestReceived(t *testing.T) {
 			asked = append(asked, requests...)
 			return []netlink.Message{{Header: netlink.Header{Type: c.typ, Sequence: requests[0].Header.Sequence,
 				PID: requests[0].Header.PID}, Data: c.data}}, nil
-		}), bpf: noBPF{}}
+		}), bpf: noBPF{}, shaper: noShaper{}}
 		got, err := conn.Received(0x0102)
 		if want := (Received{Packets: 1000, Bytes: 1 << 40}); (err == nil) != c.ok || c.ok && got != want {
 			t.Errorf("%s: %+v, %v", name, got, err)

@@ -32,19 +32,31 @@ func (c *Conn) restore(ifindex int, t Tree) error {
 	if now.Same(t) {
 		return nil
 	}
-	root, ok := t.Root()
 	// what cannot be made again is known before anything is changed
+	recorded, t := t.divide()
+	top, err := recorded.shaper()
+	if err != nil {
+		return err
+	}
+	root, ok := t.Root()
 	requests, err := t.replay(ifindex, root, map[Handle]bool{})
 	if err != nil {
 		return err
 	}
+	if err := c.setShaper(ifindex, top); err != nil {
+		return err
+	}
+	if _, now = now.divide(); now.Same(t) {
+		return nil
+	}
 	if !ok || root.Handle == 0 {
-		if err := c.delete(ifindex, Root); err != nil || !ok {
+		if err := c.deleteQdisc(ifindex, Root); err != nil || !ok {
 			return err
 		}
 		if now, err = c.tree(ifindex); err != nil {
 			return err
 		}
+		_, now = now.divide()
 		// While the link is down there is none: the kernel makes it when the link comes up.
 		_, isMade := now.Root()
 		made, _ := now.Stack()
@@ -85,6 +97,10 @@ func (l *Lost) Remove(dev string) string {
 // Restorable returns why a tree could not be put back once something else is in its place: nil if tests have shown that
 // such trees come back, on stock kernels. Where somebody can do something about it, the error is a *Lost.
 func (t Tree) Restorable() error {
+	recorded, t := t.divide()
+	if _, err := recorded.shaper(); err != nil {
+		return err
+	}
 	root, _ := t.Root()
 	if _, err := t.replay(0, root, map[Handle]bool{}); err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestRefused(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "no queueing discipline given",
 		"caek": `unknown queueing discipline "caek" (did you mean "cake"?); ` +
-			`known: bfifo, bpf_dualpi2, cake,`,
+			`known: bfifo, bpf_dualpi2, bpf_shaper, cake,`,
 		"clsact":                 `unknown queueing discipline "clsact"; known:`,
 		"tbf rate 5mbit lat 5ms": `tbf: unknown option "lat" (did you mean "latency"?); `,
 		"cake bandwith 50mbit": `cake: unknown option "bandwith" (did you mean "bandwidth"?); ` +

@@ -46,12 +46,22 @@ func (s Stack) Check() (Stack, error) {
 			return nil, unknown("queueing discipline", spec.Kind(), Kinds())
 		case i < len(s)-1 && k.slots == noSlots:
 			return nil, fmt.Errorf("nothing can hang below %s", k.name)
-		case i > 0 && k.rootOnly:
+		case i > 0 && k.rootOnly && !(i == 1 && s[0].Kind() == BPFShaping):
 			return nil, fmt.Errorf("%s can only be the root", k.name)
+		case k.slots == onTop && !s[1:].keepsTimes():
+			return nil, fmt.Errorf("below %s goes fq, or mq | fq on a device with several queues: %s | fq", k.name, spec)
 		}
 		checked = append(checked, spec)
 	}
 	return checked, nil
+}
+
+// keepsTimes reports whether a stack holds each packet until the time that it was given.
+func (s Stack) keepsTimes() bool {
+	if len(s) == 2 && s[0] != nil && s[0].Kind() == "mq" {
+		s = s[1:]
+	}
+	return len(s) == 1 && s[0] != nil && s[0].Kind() == "fq"
 }
 
 func (s Stack) String() string {

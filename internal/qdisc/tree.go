@@ -75,7 +75,7 @@ func (t Tree) Root() (Qdisc, bool) {
 // children are the disciplines right below q.
 func (t Tree) children(q Qdisc) []Qdisc {
 	var below []Qdisc
-	if q.Handle == 0 && q.Parent != Root {
+	if q.Handle == 0 && q.Parent != Root && q.Parent != Shaper {
 		return nil
 	}
 	for _, c := range t.Qdiscs {

@@ -28,7 +28,9 @@ type Config struct {
 	// What a packet takes on the wire, as tc-cake(8) has it.
 	ATM      string `json:"atm"`      // noatm (the default), atm, ptm
 	Overhead int32  `json:"overhead"` // bytes added to each packet, -64 to 256
-	MPU      uint32 `json:"mpu"`      // bytes that a packet counts for at least, 0 to 256
+	// counts the device's own header, whatever Overhead is; the default
+	Raw bool   `json:"raw"`
+	MPU uint32 `json:"mpu"` // bytes that a packet counts for at least, 0 to 256
 
 	// Clients whose weight or rate is not the default: the longest prefix that a client is in counts, and each client
 	// in it has that weight and that rate for itself.
@@ -49,9 +51,10 @@ const MaxWeight = 64
 const maxClients = 1 << 16
 
 // Defaults are those of a Config, which has no rate.
-func Defaults() Config { return Config{Share: 0.99, Prefix6: 64, ATM: bpf.Framings()[0]} }
+func Defaults() Config { return Config{Share: 0.99, Prefix6: 64, ATM: bpf.Framings()[0], Raw: true} }
 
-func (c Config) check() error {
+// Check reports what is out of range.
+func (c Config) Check() error {
 	switch {
 	case c.Rate < minRate || c.Rate > maxRate:
 		return fmt.Errorf("rate %v is out of range (%v to %v)", c.Rate, minRate, maxRate)
@@ -117,6 +120,11 @@ func (c Config) encode(header, generation uint32) objectConfig {
 	p.Target = uint64(target)
 	p.Limit = min(uint64(limit), horizon*slot*3/4) // no clock gets to the horizon but by one packet
 	o.Framing.Overhead, o.Framing.Mpu = c.Overhead, c.MPU
+	if c.Raw {
+		o.Raw = 1
+	} else {
+		o.Framing.Overhead -= int32(header)
+	}
 	o.Framing.Cells = uint32(slices.Index(bpf.Framings(), c.ATM))
 	if c.BySource {
 		o.BySource = 1
@@ -133,7 +141,10 @@ func (c objectConfigs) current() objectConfig { return c.Slot[c.Active&1] }
 // decode is what encode was given, but for the clients.
 func (o objectConfig) decode() Config {
 	c := Config{Rate: units.Rate(o.Rate), Share: units.Share(float64(o.Share) / shareUnits), BySource: o.BySource != 0,
-		Overhead: o.Framing.Overhead, MPU: o.Framing.Mpu}
+		Overhead: o.Framing.Overhead, MPU: o.Framing.Mpu, Raw: o.Raw != 0}
+	if !c.Raw {
+		c.Overhead += int32(o.LinkHeader)
+	}
 	var mask [8]byte
 	binary.NativeEndian.PutUint32(mask[:4], o.Mask6[0])
 	binary.NativeEndian.PutUint32(mask[4:], o.Mask6[1])

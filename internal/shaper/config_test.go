@@ -27,7 +27,7 @@ func TestConfig(t *testing.T) {
 		valid(func(c *Config) { c.Rate, c.Share, c.BySource, c.Prefix6 = 10_000_000_000, 0.95, true, 56 }),
 		valid(func(c *Config) { c.ATM, c.Overhead, c.MPU = "atm", -4, 64 }),
 	} {
-		if err := c.check(); err != nil {
+		if err := c.Check(); err != nil {
 			t.Error(err)
 		}
 		if got := c.encode(14, 1).decode(); !reflect.DeepEqual(got, c) {
@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 			c.Clients = []Client{{Prefix: netip.MustParsePrefix("10.8.0.7/32"), Rate: 1000, Weight: 1}}
 		}),
 	} {
-		if err := c.check(); err == nil || !strings.Contains(err.Error(), word) {
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", word, err)
 		}
 	}

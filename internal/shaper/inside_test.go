@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lab/qemu/kerneltest"
-	"weir/internal/qdisc"
 	"weir/internal/stats"
 	"weir/internal/units"
 )
@@ -71,14 +70,19 @@ func (n *network) up(name string, addresses ...netip.Addr) int {
 	return device.Attrs().Index
 }
 
-func (n *network) put(ifindex int, text string) {
+const queues = 4
+
+// pace puts an fq on each of a device's queues, with room for all that the tests send.
+func (n *network) pace(ifindex int) {
 	n.Helper()
-	stack, err := qdisc.ParseStack(text)
-	n.must(err)
-	conn, err := qdisc.Dial(0)
-	n.must(err)
-	defer conn.Close()
-	n.must(conn.Replace(ifindex, stack))
+	at := netlink.QdiscAttrs{LinkIndex: ifindex, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+	n.must(netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "mq"}))
+	for i := range uint16(queues) {
+		at.Handle, at.Parent = netlink.MakeHandle(2+i, 0), netlink.MakeHandle(1, 1+i)
+		fq := netlink.NewFq(at)
+		fq.PacketLimit, fq.FlowPacketLimit = 40000, 4000
+		n.must(netlink.QdiscReplace(fq))
+	}
 }
 
 func newNetwork(t *testing.T) *network {
@@ -93,7 +97,6 @@ func newNetwork(t *testing.T) *network {
 	n.there, err = netns.New()
 	n.must(err)
 	n.in(n.here)
-	const queues = 4
 	n.must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near", TxQLen: 1000, NumTxQueues: queues,
 		NumRxQueues: queues}, PeerName: "far", PeerNamespace: netlink.NsFd(int(n.there))}))
 	t.Cleanup(func() {
@@ -113,7 +116,9 @@ func newNetwork(t *testing.T) *network {
 		n.clients, addresses = append(n.clients, c), append(addresses, c.address)
 	}
 	n.far = n.up("far", addresses...)
-	n.put(n.far, fmt.Sprintf("netem delay %v limit 100000", backTime))
+	at := netlink.QdiscAttrs{LinkIndex: n.far, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+	n.must(netlink.QdiscReplace(netlink.NewNetem(at, netlink.NetemQdiscAttrs{
+		Latency: uint32(backTime.Microseconds()), Limit: 100000})))
 	for _, c := range n.clients {
 		n.serve(c)
 	}
@@ -352,7 +357,7 @@ func (n *network) measure(rate units.Rate, first int, load func(*work)) (m measu
 
 func (n *network) install(rate units.Rate, rules ...Client) {
 	n.Helper()
-	n.put(n.near, "mq | fq limit 40000 flow_limit 4000")
+	n.pace(n.near)
 	c := Defaults()
 	c.Rate, c.Clients = rate, rules
 	n.must(Install(n.near, c))
@@ -793,7 +798,7 @@ func TestInCost(t *testing.T) {
 	}
 	plain, shaped := math.Inf(1), math.Inf(1)
 	for range 3 {
-		n.put(n.near, "mq | fq limit 40000 flow_limit 4000")
+		n.pace(n.near)
 		plain = min(plain, cost())
 		c := Defaults()
 		c.Rate = 10_000_000_000

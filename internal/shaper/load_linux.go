@@ -30,7 +30,7 @@ func explain(err error) error { return bpf.Explain(err, Probe) }
 // Install puts a shaper at a device's egress, in the place of another of this package's if there is one. What is below
 // has to keep times of departure: fq, which is its caller's part.
 func Install(ifindex int, c Config) error {
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	device, err := netlink.LinkByIndex(ifindex)
@@ -116,7 +116,7 @@ func setRules(held *ebpf.Map, before, clients []Client) error {
 
 // Change gives the shaper on a device other options, all at once and without touching a packet.
 func Change(ifindex int, c Config) error {
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	device, err := netlink.LinkByIndex(ifindex)

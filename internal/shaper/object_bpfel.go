@@ -41,8 +41,8 @@ type objectConfig struct {
 	BySource   uint32
 	Generation uint32
 	Mask6      [2]uint32
+	Raw        uint32
 	Share      uint32
-	_          [4]byte
 	Rate       uint64
 }
 
@@ -71,8 +71,8 @@ type objectConfigs struct {
 		BySource   uint32
 		Generation uint32
 		Mask6      [2]uint32
+		Raw        uint32
 		Share      uint32
-		_          [4]byte
 		Rate       uint64
 	}
 	Active uint32

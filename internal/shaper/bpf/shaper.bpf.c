@@ -32,6 +32,7 @@ struct config {
 	u32 by_source;		/* a client is a source, as of what comes in by an ifb; else a destination */
 	u32 generation;		/* of the policies */
 	__be32 mask6[2];	/* of the first half of an IPv6 address; a client has all of the other */
+	u32 raw;		/* the framing has the link's header in it; to be read back, too */
 	u32 share;		/* of the rate, in millionths; this and the rate are in params, and here to be read back */
 	u64 rate;		/* bit/s */
 };

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qdisc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"weir/internal/bpf"
+	"weir/internal/shaper"
+	"weir/internal/units"
+
+	"github.com/mdlayher/netlink"
+)
+
+// The attributes by which a recorded bpf_shaper says its options. They are this package's own, and no kernel sees them.
+const (
+	shaperRate = iota + 0x1001
+	shaperShare
+	shaperSide
+	shaperPrefix6
+	shaperFraming
+	shaperOverhead
+	shaperRaw
+	shaperMPU
+	shaperClients
+)
+
+// BPFShaper is Weir's own shaper (internal/shaper): a program at a device's egress that gives each packet the time at
+// which it is to leave, so that clients share a rate on as many CPUs as there are. What is below it keeps these times:
+// fq, or mq with fq on each queue.
+//
+// No kernel lists it. A Tree has it as a root whose handle is Shaper, and what the kernel has for a root below it.
+type BPFShaper struct {
+	Rate     units.Rate
+	Share    units.Share // of the rate that is sent
+	Side     string      // dsthost or srchost: the address of a packet that is its client
+	Prefix6  uint8       // bits of an IPv6 address that are a client
+	ATM      string      // noatm, atm, ptm
+	Overhead int32       // bytes added to each packet
+	Raw      bool        // counts the device's header, whatever the overhead is
+	MPU      uint32      // bytes that a packet counts for at least
+	Clients  string      // as clientsOf reads it
+}
+
+// Shaper is the handle of a bpf_shaper in a Tree, which no discipline of the kernel's can have.
+const Shaper Handle = 0xFFFFFF00
+
+func newBPFShaper() *BPFShaper {
+	c := shaper.Defaults()
+	return &BPFShaper{Share: c.Share, Side: "dsthost", Prefix6: uint8(c.Prefix6), ATM: c.ATM, Raw: true}
+}
+
+func (q BPFShaper) Kind() string   { return BPFShaping }
+func (q BPFShaper) String() string { return format(q) }
+func (q BPFShaper) edit() editor   { return &q }
+func (q BPFShaper) draft() Spec    { return q }
+
+// encode returns every option, as a bpf_dualpi2's does.
+func (q BPFShaper) encode(Spec) ([]byte, error) {
+	var attributes []netlink.Attribute
+	for _, o := range q.edit().options() {
+		if o.attr != 0 && (o.skip == nil || !o.skip()) {
+			attributes = append(attributes, netlink.Attribute{Type: o.attr, Data: o.encode()})
+		}
+	}
+	return netlink.MarshalAttributes(attributes)
+}
+
+func (q *BPFShaper) options() []option {
+	framing, overhead, raw, mpu := overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.options(shaperFraming,
+		shaperOverhead, shaperRaw, shaperMPU)
+	return []option{
+		rate("rate", shaperRate, 8, &q.Rate), q.share(),
+		choice(shaperSide, 4, 0, &q.Side, "dsthost", "srchost"),
+		count("prefix6", shaperPrefix6, 1, &q.Prefix6, 1, 64),
+		framing, overhead, raw, mpu, q.clients(),
+	}
+}
+
+// share is kept as millionths.
+func (q *BPFShaper) share() option {
+	const millionths = 1e6
+	return value("share", shaperShare, 4,
+		func(s string) (uint64, error) {
+			share, err := units.ParseShare(s)
+			return uint64(float64(share)*millionths + 0.5), err
+		},
+		func(v uint64) string { return units.Share(float64(v) / millionths).String() },
+		func() uint64 { return uint64(float64(q.Share)*millionths + 0.5) },
+		func(v uint64) { q.Share = units.Share(float64(v) / millionths) })
+}
+
+// clients are those whose weight or rate is their own.
+func (q *BPFShaper) clients() option {
+	set := func(text string) error {
+		list, err := clientsOf(text)
+		if err == nil {
+			q.Clients = textOfClients(list)
+		}
+		return err
+	}
+	return option{
+		words: []string{"clients"},
+		attr:  shaperClients,
+		read: func(_ string, a *args) error {
+			text, err := a.next()
+			if err != nil {
+				return err
+			}
+			return set(text)
+		},
+		write: func() string {
+			if q.Clients == "" {
+				return ""
+			}
+			return "clients " + q.Clients
+		},
+		skip:   func() bool { return q.Clients == "" },
+		encode: func() []byte { return []byte(q.Clients) },
+		decode: func(b []byte) error { return set(string(b)) },
+	}
+}
+
+// clientsOf reads clients' rules with commas between them, each a prefix or an address, "=", and a rate that each
+// client in it may not exceed, "weight:" and a number, or both with a slash between them:
+// 10.8.0.7=20mbit,10.8.0.0/24=weight:2,fd00::/48=5mbit/weight:3.
+func clientsOf(text string) (list []shaper.Client, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, rule := range strings.Split(text, ",") {
+		name, says, found := strings.Cut(rule, "=")
+		if !found || says == "" {
+			return nil, fmt.Errorf("%q is no client: write it like 10.8.0.7=20mbit or 10.8.0.0/24=weight:2", rule)
+		}
+		client := shaper.Client{Weight: 1}
+		if client.Prefix, err = prefixOf(name); err != nil {
+			return nil, err
+		}
+		for _, word := range strings.Split(says, "/") {
+			weight, isWeight := strings.CutPrefix(word, "weight:")
+			if !isWeight {
+				if client.Rate, err = parseRate(word); err != nil {
+					return nil, fmt.Errorf("client %s: %w", name, err)
+				}
+				continue
+			}
+			n, err := strconv.ParseUint(weight, 10, 32)
+			if err != nil || n < 1 || n > shaper.MaxWeight {
+				return nil, fmt.Errorf("client %s: weight %q is not one of 1 to %d", name, weight, shaper.MaxWeight)
+			}
+			client.Weight = uint32(n)
+		}
+		if slices.ContainsFunc(list, func(c shaper.Client) bool { return c.Prefix == client.Prefix }) {
+			return nil, fmt.Errorf("client %s is given twice", name)
+		}
+		list = append(list, client)
+	}
+	slices.SortFunc(list, func(a, b shaper.Client) int { return a.Prefix.Compare(b.Prefix) })
+	return list, nil
+}
+
+func prefixOf(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		return p, fmt.Errorf("%q is no address, nor a prefix like 10.8.0.0/24", text)
+	case p != p.Masked():
+		return p, fmt.Errorf("%s has bits beyond its length: write %s", text, p.Masked())
+	}
+	return p, nil
+}
+
+// textOfClients is what clientsOf reads, in one way only.
+func textOfClients(list []shaper.Client) string {
+	var rules []string
+	for _, c := range list {
+		name := c.Prefix.String()
+		if c.Prefix.IsSingleIP() {
+			name = c.Prefix.Addr().String()
+		}
+		var says []string
+		if c.Rate != 0 {
+			says = append(says, c.Rate.String())
+		}
+		if c.Weight != 1 || c.Rate == 0 {
+			says = append(says, fmt.Sprintf("weight:%d", c.Weight))
+		}
+		rules = append(rules, name+"="+strings.Join(says, "/"))
+	}
+	return strings.Join(rules, ",")
+}
+
+func (q *BPFShaper) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
+
+func (q *BPFShaper) finish() (Spec, error) {
+	q.Rate -= q.Rate % 8
+	c, err := q.config()
+	if err == nil {
+		err = errors.Join(overheads{&q.ATM, &q.Overhead, &q.Raw, &q.MPU}.check(),
+			oneOf("side", q.Side, "dsthost", "srchost"))
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case q.Rate == 0:
+		return nil, errors.New("needs a rate: bpf_shaper rate 950mbit")
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	q.Clients = textOfClients(c.Clients)
+	return *q, nil
+}
+
+// config is what the programs are told.
+func (q BPFShaper) config() (shaper.Config, error) {
+	clients, err := clientsOf(q.Clients)
+	return shaper.Config{Rate: q.Rate, Share: q.Share, BySource: q.Side == "srchost", Prefix6: int(q.Prefix6),
+		ATM: q.ATM, Overhead: q.Overhead, Raw: q.Raw, MPU: q.MPU, Clients: clients}, err
+}
+
+// shaperOf is what a running one was told.
+func shaperOf(c shaper.Config) BPFShaper {
+	q := BPFShaper{Rate: c.Rate, Share: c.Share, Side: "dsthost", Prefix6: uint8(c.Prefix6), ATM: c.ATM,
+		Overhead: c.Overhead, Raw: c.Raw, MPU: c.MPU, Clients: textOfClients(c.Clients)}
+	if c.BySource {
+		q.Side = "srchost"
+	}
+	return q
+}
+
+// shaperLoader is what internal/shaper offers. The tests have another.
+type shaperLoader interface {
+	Install(ifindex int, c shaper.Config) error
+	Change(ifindex int, c shaper.Config) error
+	Read(ifindex int) (shaper.Instance, bool, error)
+	Remove(ifindex int) error
+}
+
+// noShaper is for where noBPF is.
+type noShaper struct{}
+
+func (noShaper) Install(int, shaper.Config) error        { return bpf.ErrNotSupported }
+func (noShaper) Change(int, shaper.Config) error         { return bpf.ErrNotSupported }
+func (noShaper) Read(int) (shaper.Instance, bool, error) { return shaper.Instance{}, false, nil }
+func (noShaper) Remove(int) error                        { return nil }
+
+// addShaper makes the shaper of an interface the root of its tree, where what the kernel has there keeps times of
+// departure. One that cannot be read has no Spec.
+func (c *Conn) addShaper(ifindex int, t *Tree) {
+	root, ok := t.Root()
+	if !ok || !t.keepsTimes(root) {
+		return
+	}
+	i, found, err := c.shaper.Read(ifindex)
+	if err != nil || !found {
+		return
+	}
+	top := Qdisc{Kind: BPFShaping, Handle: Shaper, Parent: Root, Stats: root.Stats}
+	if i.Known {
+		options := shaperOf(i.Config)
+		if spec, err := sayable(&options); err == nil {
+			top.Spec = spec
+			top.Options, _ = spec.encode(nil)
+		}
+		top.Stats.Marks += i.Stats.Marks
+		top.Stats.Drops += i.Stats.Drops
+		top.Stats.X = i.Stats
+	}
+	for j, q := range t.Qdiscs {
+		if q.Parent == Root {
+			t.Qdiscs[j].Parent = Shaper
+		}
+	}
+	t.Qdiscs = append([]Qdisc{top}, t.Qdiscs...)
+}
+
+// keepsTimes reports whether what is at q holds each packet until the time that it was given: fq, also on each of
+// several queues.
+func (t Tree) keepsTimes(q Qdisc) bool {
+	k, _ := row(q.Kind)
+	below := t.children(q)
+	if k.slots != perQueue {
+		return q.Kind == "fq"
+	}
+	return len(below) > 0 && !slices.ContainsFunc(below, func(q Qdisc) bool { return q.Kind != "fq" })
+}
+
+// divide takes a tree's shaper from what the kernel has.
+func (t Tree) divide() (top *Qdisc, below Tree) {
+	root, ok := t.Root()
+	if !ok || root.Kind != BPFShaping {
+		return nil, t
+	}
+	below = Tree{nil, t.Classes, t.Filters}
+	for _, q := range t.Qdiscs {
+		if q.Handle == Shaper {
+			continue
+		}
+		if q.Parent == Shaper {
+			q.Parent = Root
+		}
+		below.Qdiscs = append(below.Qdiscs, q)
+	}
+	return &root, below
+}
+
+// divide takes the shaper from a stack that has been checked.
+func (s Stack) divide() (top *BPFShaper, below Stack) {
+	if top, ok := s[0].(BPFShaper); ok {
+		return &top, s[1:]
+	}
+	return nil, s
+}
+
+// shaper is what a recorded one was told; nil of none.
+func (q *Qdisc) shaper() (*BPFShaper, error) {
+	if q == nil {
+		return nil, nil
+	}
+	spec, ok := decode(q.Kind, q.Options, device{}).(BPFShaper)
+	if !ok {
+		return nil, errors.New("the bpf_shaper could not be read (that takes CAP_SYS_ADMIN, and the version of weir " +
+			"that made it)")
+	}
+	return &spec, nil
+}
+
+// setShaper brings a shaper into force, in place where one is, or takes it away.
+func (c *Conn) setShaper(ifindex int, want *BPFShaper) error {
+	if want == nil {
+		return c.removeShaper(ifindex)
+	}
+	config, err := want.config()
+	if err != nil {
+		return err
+	}
+	now, found, err := c.shaper.Read(ifindex)
+	switch {
+	case err == nil && found && now.Known && shaperOf(now.Config) == *want:
+		return nil
+	case err == nil && found && now.Known:
+		err = c.shaper.Change(ifindex, config)
+	default:
+		err = c.shaper.Install(ifindex, config)
+	}
+	if err != nil {
+		return fmt.Errorf("interface %d: install %s: %w", ifindex, want, err)
+	}
+	return nil
+}
+
+// removeShaper is content where it may not look: then it has put none there.
+func (c *Conn) removeShaper(ifindex int) error {
+	err := c.shaper.Remove(ifindex)
+	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("interface %d: the bpf_shaper: %w", ifindex, err)
+	}
+	return nil
+}
