@@ -84,7 +84,7 @@ type goalOption struct {
 
 // Set does not drop in silence what was said before: --rate auto --rate 50mbit would be some of both.
 func (o *goalOption) Set(text string) error {
-	if o.said != "" && o.said != text {
+	if o.said != "" && o.said != text && !o.field.Repeats {
 		return fmt.Errorf("%s and %s contradict each other", o.said, text)
 	}
 	o.said = text

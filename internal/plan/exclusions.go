@@ -24,6 +24,7 @@ const (
 	relayFollows = "a follower on a relay" // and --role relay
 	oneCard      = "one card"              // --carries what comes in and leaves by the same card
 	queueOnly    = "a queue only"          // Goal.Only
+	clients      = "clients"               // --client or --client-default
 )
 
 // exclusions are looked at in this order, and the first counts.
@@ -65,6 +66,17 @@ func exclusions() []exclusion {
 		{option: "one-cake", needs: []string{"rate"}, without: []string{"qdisc", "recipe", "role=relay"},
 			what: "--one-cake is for the rules' choice of a server's queue for a rate",
 			try:  "--rate 10gbit --one-cake {one-cake}"},
+		{option: clients, needs: []string{rateFigure},
+			what: "clients share a rate, and none is given", try: "--rate, what the provider sold"},
+		{option: clients, without: []string{follower},
+			what: "--follow changes the rate of a CAKE, which has none for each client",
+			try:  "--client and --rate without --follow"},
+		{option: clients, without: []string{"qdisc", "recipe", "prefer=l4s", "one-cake", oneCard},
+			what: "--client is for bpf_shaper on one device, so it goes with no other choice of a queue",
+			try:  "--dev, whose packets have the clients' addresses, with --rate and --client"},
+		{option: clients, without: []string{"nat"},
+			what: "what leaves after translation has no client's address any more",
+			try:  "--dev, the device that leads to the clients, without --nat"},
 		{option: "qdisc", without: chosen,
 			what: "--qdisc is used as it is written, so it goes with no other choice of a queue",
 			try:  "write the choice into --qdisc, or leave --qdisc out"},
@@ -97,6 +109,7 @@ func (g Goal) said() words {
 		relayFollows: g.Follow != "" && g.Role == "relay",
 		oneCard:      g.Carries.oneCard(),
 		queueOnly:    g.Only,
+		clients:      g.Client != "" || g.ClientDefault != 0,
 	} {
 		if is {
 			said[name] = name

@@ -11,7 +11,8 @@ import (
 
 // Each row is about options that there are, with values that they can have, and tells the text of none but its own.
 func TestExclusionsNameOptions(t *testing.T) {
-	known := map[string][]string{rateFigure: nil, follower: nil, relayFollows: nil, oneCard: nil, queueOnly: nil}
+	known := map[string][]string{rateFigure: nil, follower: nil, relayFollows: nil, oneCard: nil, queueOnly: nil,
+		clients: nil}
 	for _, f := range Fields() {
 		known[f.Name] = f.Values
 	}

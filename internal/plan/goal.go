@@ -28,6 +28,9 @@ type Goal struct {
 	Ingress units.Rate `json:"ingress,omitempty" toml:"ingress,omitempty"`
 	// what one CAKE carries on this host, as weir doctor --bench measures it; 0: it was not
 	OneCAKE units.Rate `json:"one_cake,omitempty" toml:"one_cake,omitempty"`
+	// of those whose rate or weight is their own; and the rate that each other client may not exceed
+	Client        qdisc.Clients `json:"client,omitempty" toml:"client,omitempty"`
+	ClientDefault units.Rate    `json:"client_default,omitempty" toml:"client_default,omitempty"`
 	// what the provider counts of a packet besides its IP part; as the device is seen to be when not said
 	Overhead qdisc.Framing  `json:"overhead,omitzero" toml:"overhead,omitempty"`
 	RTT      units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"` // to the farthest clients that matter
@@ -74,6 +77,7 @@ type Field struct {
 
 	Values   []string                  // all that it can be; nil where that is open
 	Several  bool                      // of Values, with commas between
+	Repeats  bool                      // may be given again, which adds to it
 	Suggests func(host.Facts) []string // what a shell may offer on a host; nil for Values
 
 	Set func(*Goal, string) error // reads a text as a person types it
@@ -115,6 +119,10 @@ func Fields() []Field {
 		fieldOf(Field{Name: "one-cake", Type: "rate", Quantity: true, Seldom: true,
 			Help: "what one CAKE carries on this host, as weir doctor --bench says: `4gbit`; for links above 2 Gbit/s"},
 			func(g *Goal) *units.Rate { return &g.OneCAKE }, units.ParseRate),
+		clientField(),
+		fieldOf(Field{Name: "client-default", Type: "rate", Quantity: true, Seldom: true,
+			Help: "what each client may have at most that has no rate by --client: 50mbit"},
+			func(g *Goal) *units.Rate { return &g.ClientDefault }, units.ParseRate),
 		fieldOf(Field{Name: "overhead", Type: "framing",
 			Help: "what the provider counts of a packet besides its IP part, in tc-cake's `words`: 38, ethernet, " +
 				"\"pppoe-vcmux mpu 53\" (default: as the device suggests)",
@@ -189,6 +197,25 @@ func rateField() Field {
 			return string(Auto)
 		}
 		return get(g)
+	}
+	return f
+}
+
+// clientField may be given several times.
+func clientField() Field {
+	f := fieldOf(Field{Name: "client", Type: "client", Seldom: true, Repeats: true,
+		Help: "a rate or a weight for one client, or for each in a prefix: `10.8.0.7=20mbit`, 10.8.0.0/24=weight:2; " +
+			"several times, or with commas between"},
+		func(g *Goal) *qdisc.Clients { return &g.Client }, qdisc.ParseClients)
+	f.Set = func(g *Goal, text string) (err error) {
+		if strings.TrimSpace(text) == "" {
+			return errors.New("no client is named")
+		}
+		if g.Client != "" {
+			text = string(g.Client) + "," + text
+		}
+		g.Client, err = qdisc.ParseClients(text)
+		return err
 	}
 	return f
 }

@@ -50,9 +50,11 @@ func generated(r *rand.Rand) (g Goal) {
 			"dev": "eth0", "cc": "bbr", "qdisc": `htb rate 49mbit | fq_codel`,
 			"loss": units.Share(r.Float64() / 2).String(),
 			"rate": units.Rate(r.Uint64N(1e12)).String(), "ingress": units.Rate(r.Uint64N(1e9)).String(),
-			"one-cake": units.Rate(r.Uint64N(1e11)).String(),
-			"follow":   []string{"auto", "20mbit..100mbit", "1.5gbit..2gbit"}[r.IntN(3)],
-			"rtt":      units.Duration(1 + r.Int64N(1e9)).String(), "nat": "true", "runtime": "true",
+			"client":         []string{"10.8.0.7=20mbit", "10.8.0.0/24=weight:2,fd00::/48=5mbit/weight:3"}[r.IntN(2)],
+			"client-default": units.Rate(r.Uint64N(1e9)).String(),
+			"one-cake":       units.Rate(r.Uint64N(1e11)).String(),
+			"follow":         []string{"auto", "20mbit..100mbit", "1.5gbit..2gbit"}[r.IntN(3)],
+			"rtt":            units.Duration(1 + r.Int64N(1e9)).String(), "nat": "true", "runtime": "true",
 			"overhead": []string{"38 mpu 84", "raw", "-4", "pppoe-vcmux", "30 ptm", "raw overhead 4"}[r.IntN(6)],
 		}[f.Name]
 		if value == "" && len(f.Values) == 0 {

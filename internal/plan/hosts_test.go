@@ -13,6 +13,7 @@ var (
 	with              = hosttest.With
 	kernelWith        = hosttest.Kernel
 	bpfDualPI2        = hosttest.BPFDualPI2
+	bpfShaper         = hosttest.BPFShaper
 	sysctl            = hosttest.Sysctl
 	uplink            = hosttest.Uplink
 	traffic           = hosttest.Traffic

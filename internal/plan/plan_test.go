@@ -424,6 +424,19 @@ func ruled(t *testing.T) []planned {
 			want:  "root: bpf_dualpi2\ntcp_congestion_control: bbr\n" + lowat, notes: "bpf_dualpi2 has no rate",
 		},
 		{
+			name: "a rate and a weight for each client", goal: Goal{Rate: 50e6, RTT: ms(10), CC: "cubic",
+				Client: "10.8.0.0/24=weight:2,10.8.0.7=20mbit"},
+			facts: with(t, kernelWith("cake", "fq"), bpfShaper),
+			want:  "root: bpf_shaper rate 50mbit clients 10.8.0.0/24=weight:2,10.8.0.7=20mbit | fq\n" + lowat,
+		},
+		{
+			name: "a rate for each client, on several queues, by who sends", goal: Goal{Rate: 2e9, RTT: ms(1), CC: "cubic",
+				Client: "10.8.0.0/24=weight:2", ClientDefault: 50e6, FairTo: "src"},
+			facts: with(t, kernelWith("cake", "fq", "mq"), bpfShaper, uplink(t, "mq | fq_codel", 4), unknownSpeed),
+			want: "root: bpf_shaper rate 2gbit srchost clients " +
+				"0.0.0.0/0=50mbit,10.8.0.0/24=50mbit/weight:2,::/0=50mbit | mq | fq\n" + lowat,
+		},
+		{
 			name: "a queue and nothing else", goal: Goal{Qdisc: "bpf_dualpi2 rate 50mbit", Only: true},
 			facts: with(t, bpfDualPI2, sysctl("ipv4.tcp_rmem", "4096 16384 4194304"),
 				func(f *host.Facts) { f.Init, f.Files = host.Systemd, map[string]host.File{} }),

@@ -230,6 +230,9 @@ func ownMemory(rate units.Rate) units.Size {
 // shaper plans for a rate that somebody else enforces.
 func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
+	if g.Client != "" || g.ClientDefault != 0 {
+		return d.perClient()
+	}
 	htb := d.htb(shaped(g.Rate))
 	root, ok := d.link.Tree.Root()
 	if ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() && d.link.Tree.Rate() == 0 {
@@ -252,6 +255,33 @@ func (d *draft) shaper() error {
 			withoutCAKEEvidence.String())
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
+}
+
+// perClient plans a rate or a weight for each client, which CAKE has not.
+func (d *draft) perClient() error {
+	g, f := d.Goal, d.framing()
+	q := qdisc.New[qdisc.BPFShaper]()
+	q.Overhead, q.ATM, q.MPU, q.Raw = f.Overhead, f.ATM, f.MPU, f.Raw
+	q.Rate, q.Clients = g.Rate, g.Client
+	if g.ClientDefault != 0 {
+		var err error
+		if q.Clients, err = g.Client.Or(g.ClientDefault); err != nil {
+			return &hint.Error{What: err.Error(), Usage: true}
+		}
+	}
+	if g.FairTo == "src" {
+		q.Side = "srchost"
+	}
+	below := plain("fq")
+	if d.link.TxQueues > 1 {
+		below = plain("mq", "fq")
+	}
+	if g.Ingress != 0 {
+		d.note("incoming traffic", "shared evenly between clients: --client is for what leaves")
+	}
+	return d.root(append(qdisc.Stack{q}, below...), "clients share "+g.Rate.String()+
+		" by their weights, none above its own rate; 99 % of it is sent, so that packets wait here",
+		"none: the choice is yours")
 }
 
 // withoutCAKE says what is done instead, beside the reason for it and, for programs that read the plan, as a note.

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"weir/internal/bpf"
@@ -46,7 +43,7 @@ type BPFShaper struct {
 	Overhead int32       // bytes added to each packet
 	Raw      bool        // counts the device's header, whatever the overhead is
 	MPU      uint32      // bytes that a packet counts for at least
-	Clients  string      // as clientsOf reads it
+	Clients  Clients     // whose weight or rate is their own
 }
 
 // Shaper is the handle of a bpf_shaper in a Tree, which no discipline of the kernel's can have.
@@ -97,15 +94,7 @@ func (q *BPFShaper) share() option {
 		func(v uint64) { q.Share = units.Share(float64(v) / millionths) })
 }
 
-// clients are those whose weight or rate is their own.
 func (q *BPFShaper) clients() option {
-	set := func(text string) error {
-		list, err := clientsOf(text)
-		if err == nil {
-			q.Clients = textOfClients(list)
-		}
-		return err
-	}
 	return option{
 		words: []string{"clients"},
 		attr:  shaperClients,
@@ -114,92 +103,19 @@ func (q *BPFShaper) clients() option {
 			if err != nil {
 				return err
 			}
-			return set(text)
+			q.Clients, err = ParseClients(text)
+			return err
 		},
 		write: func() string {
 			if q.Clients == "" {
 				return ""
 			}
-			return "clients " + q.Clients
+			return "clients " + string(q.Clients)
 		},
 		skip:   func() bool { return q.Clients == "" },
 		encode: func() []byte { return []byte(q.Clients) },
-		decode: func(b []byte) error { return set(string(b)) },
+		decode: func(b []byte) (err error) { q.Clients, err = ParseClients(string(b)); return err },
 	}
-}
-
-// clientsOf reads clients' rules with commas between them, each a prefix or an address, "=", and a rate that each
-// client in it may not exceed, "weight:" and a number, or both with a slash between them:
-// 10.8.0.7=20mbit,10.8.0.0/24=weight:2,fd00::/48=5mbit/weight:3.
-func clientsOf(text string) (list []shaper.Client, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	for _, rule := range strings.Split(text, ",") {
-		name, says, found := strings.Cut(rule, "=")
-		if !found || says == "" {
-			return nil, fmt.Errorf("%q is no client: write it like 10.8.0.7=20mbit or 10.8.0.0/24=weight:2", rule)
-		}
-		client := shaper.Client{Weight: 1}
-		if client.Prefix, err = prefixOf(name); err != nil {
-			return nil, err
-		}
-		for _, word := range strings.Split(says, "/") {
-			weight, isWeight := strings.CutPrefix(word, "weight:")
-			if !isWeight {
-				if client.Rate, err = parseRate(word); err != nil {
-					return nil, fmt.Errorf("client %s: %w", name, err)
-				}
-				continue
-			}
-			n, err := strconv.ParseUint(weight, 10, 32)
-			if err != nil || n < 1 || n > shaper.MaxWeight {
-				return nil, fmt.Errorf("client %s: weight %q is not one of 1 to %d", name, weight, shaper.MaxWeight)
-			}
-			client.Weight = uint32(n)
-		}
-		if slices.ContainsFunc(list, func(c shaper.Client) bool { return c.Prefix == client.Prefix }) {
-			return nil, fmt.Errorf("client %s is given twice", name)
-		}
-		list = append(list, client)
-	}
-	slices.SortFunc(list, func(a, b shaper.Client) int { return a.Prefix.Compare(b.Prefix) })
-	return list, nil
-}
-
-func prefixOf(text string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil || p.Addr().Is4In6():
-		return p, fmt.Errorf("%q is no address, nor a prefix like 10.8.0.0/24", text)
-	case p != p.Masked():
-		return p, fmt.Errorf("%s has bits beyond its length: write %s", text, p.Masked())
-	}
-	return p, nil
-}
-
-// textOfClients is what clientsOf reads, in one way only.
-func textOfClients(list []shaper.Client) string {
-	var rules []string
-	for _, c := range list {
-		name := c.Prefix.String()
-		if c.Prefix.IsSingleIP() {
-			name = c.Prefix.Addr().String()
-		}
-		var says []string
-		if c.Rate != 0 {
-			says = append(says, c.Rate.String())
-		}
-		if c.Weight != 1 || c.Rate == 0 {
-			says = append(says, fmt.Sprintf("weight:%d", c.Weight))
-		}
-		rules = append(rules, name+"="+strings.Join(says, "/"))
-	}
-	return strings.Join(rules, ",")
 }
 
 func (q *BPFShaper) decode(b []byte, _ device) error { return decodeAttributes(q.options(), b) }
@@ -220,13 +136,13 @@ func (q *BPFShaper) finish() (Spec, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	q.Clients = textOfClients(c.Clients)
+	q.Clients = clientsOf(c.Clients)
 	return *q, nil
 }
 
 // config is what the programs are told.
 func (q BPFShaper) config() (shaper.Config, error) {
-	clients, err := clientsOf(q.Clients)
+	clients, err := q.Clients.rules()
 	return shaper.Config{Rate: q.Rate, Share: q.Share, BySource: q.Side == "srchost", Prefix6: int(q.Prefix6),
 		ATM: q.ATM, Overhead: q.Overhead, Raw: q.Raw, MPU: q.MPU, Clients: clients}, err
 }
@@ -234,7 +150,7 @@ func (q BPFShaper) config() (shaper.Config, error) {
 // shaperOf is what a running one was told.
 func shaperOf(c shaper.Config) BPFShaper {
 	q := BPFShaper{Rate: c.Rate, Share: c.Share, Side: "dsthost", Prefix6: uint8(c.Prefix6), ATM: c.ATM,
-		Overhead: c.Overhead, Raw: c.Raw, MPU: c.MPU, Clients: textOfClients(c.Clients)}
+		Overhead: c.Overhead, Raw: c.Raw, MPU: c.MPU, Clients: clientsOf(c.Clients)}
 	if c.BySource {
 		q.Side = "srchost"
 	}

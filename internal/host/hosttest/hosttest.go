@@ -106,6 +106,12 @@ func BPFDualPI2(f *host.Facts) {
 	f.Qdiscs[qdisc.BPF] = host.Yes
 }
 
+// BPFShaper takes Weir's own.
+func BPFShaper(f *host.Facts) {
+	f.Qdiscs = maps.Clone(f.Qdiscs)
+	f.Qdiscs[qdisc.BPFShaping] = host.Yes
+}
+
 // Sysctl sets one, by its name without "net.".
 func Sysctl(name, value string) func(*host.Facts) {
 	return func(f *host.Facts) { f.Sysctls["net."+name] = host.Sysctl{Value: value} }
