@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
+	"weir/internal/qdisc"
 )
 
 // GoalFile is /etc/weir.toml with these goals.
@@ -63,6 +64,7 @@ func ParseGoals(text string) (goals []Goal, err error) {
 			return nil, badGoals(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
 		}
 		g.Dev = cmp.Or(g.Dev, name)
+		g.Client, _ = qdisc.ParseClients(string(g.Client)) // checkWords has read it
 		var refusal *hint.Error
 		if err := g.Check(); errors.As(err, &refusal) {
 			of := ""
@@ -128,6 +130,10 @@ func checkWords(text, name string, table map[string]any) error {
 		case field.Name == "follow": // a string to TOML's reader, which takes it unread
 			if _, err := parseSpan(word); err != nil {
 				wrong = "follow: " + err.Error()
+			}
+		case field.Name == "client": // likewise
+			if _, err := qdisc.ParseClients(word); err != nil {
+				wrong = err.Error()
 			}
 		}
 		if wrong != "" {

@@ -421,6 +421,8 @@ func TestParseGoals(t *testing.T) {
 		"rate = \"5mbit\"\nfollow = \"fast\"": `/etc/weir.toml:2: follow: "fast" is not a span: write it like`,
 		"runtime = true":                      `/etc/weir.toml:1: unknown key "runtime"`,
 		"rate = \"1mbit\"\none-cake = \"\"":   `/etc/weir.toml:2: unknown key "one-cake": here it is one_cake`,
+		"client = \"10.8.0.7\"":               `/etc/weir.toml:1: "10.8.0.7" is no client: write it like`,
+		"client = \"10.8.0.7=5mbit\"":         `/etc/weir.toml: clients share a rate, and none is given`,
 		"[eth0]\nfair-to = \"src\"":           `/etc/weir.toml:2: unknown key "eth0.fair-to": here it is fair_to`,
 	} {
 		if _, err := ParseGoals(text); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -432,6 +434,7 @@ func TestParseGoals(t *testing.T) {
 func FuzzParseGoals(f *testing.F) {
 	f.Add(goalFile([]Goal{{Rate: 50e6, Loss: 0.1}}))
 	f.Add(goalFile([]Goal{{Dev: "eth0", Rate: 50e6}, {Dev: "eth1"}}))
+	f.Add("rate = \"1gbit\"\nclient = \"10.8.0.7=5mbit/weight:2,fd00::/48=weight:3\"\nclient_default = \"9mbit\"")
 	f.Add("rate = 1")
 	f.Fuzz(func(t *testing.T, text string) {
 		if g, err := ParseGoals(text); err == nil && g != nil {

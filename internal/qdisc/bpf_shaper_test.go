@@ -92,6 +92,35 @@ func TestShaperWords(t *testing.T) {
 	}
 }
 
+// A rate for everybody else does not change one that somebody has.
+func TestClientsOr(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                   "0.0.0.0/0=50mbit,::/0=50mbit",
+		"10.8.0.7=20mbit":    "0.0.0.0/0=50mbit,10.8.0.7=20mbit,::/0=50mbit",
+		"10.8.0.7=weight:2":  "0.0.0.0/0=50mbit,10.8.0.7=50mbit/weight:2,::/0=50mbit",
+		"::/0=5mbit":         "0.0.0.0/0=50mbit,::/0=5mbit",
+		"0.0.0.0/0=weight:3": "0.0.0.0/0=50mbit/weight:3,::/0=50mbit",
+	} {
+		if got, err := Clients(text).Or(50e6); err != nil || string(got) != want {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	if got, err := Clients("here").Or(50e6); err == nil {
+		t.Errorf("%q", got)
+	}
+}
+
+func FuzzParseClients(f *testing.F) {
+	f.Add("10.8.0.7=20mbit,10.8.0.0/24=weight:2,fd00::/48=5mbit/weight:3")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, err := ParseClients(text); err == nil {
+			if again, err := ParseClients(string(c)); err != nil || again != c {
+				t.Errorf("%q is %q, and that %q, %v", text, c, again, err)
+			}
+		}
+	})
+}
+
 func TestShaperRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"bpf_shaper":                                                          "needs a rate",

@@ -26,12 +26,6 @@ func ParseClients(text string) (Clients, error) {
 	return clientsOf(list), err
 }
 
-// UnmarshalText is ParseClients.
-func (c *Clients) UnmarshalText(text []byte) (err error) {
-	*c, err = ParseClients(string(text))
-	return err
-}
-
 // Or is c with a rate for each client whose rule has none, and for those without a rule.
 func (c Clients) Or(rate units.Rate) (Clients, error) {
 	list, err := c.rules()
