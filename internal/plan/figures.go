@@ -8,7 +8,7 @@ func figure(id string) (value float64, known bool) {
 
 	// Measured on linux 7.3.4 (lab kernel a77ce552).
 	case "aqm-interval | forwarded, rtt 48ms, 1 flow | cake rtt 100ms (its default) | utilisation":
-		return 91.05, true
+		return 91.04, true
 	case "aqm-interval | forwarded, rtt 48ms, 1 flow | cake rtt 500ms | utilisation":
 		return 99.58, true
 	case "aqm-interval | local, rtt 48ms, 16 flows | cake rtt 100ms (its default) | added.p99":
@@ -26,21 +26,21 @@ func figure(id string) (value float64, known bool) {
 	case "cc/loss | loss 10% | cubic | goodput":
 		return 0.18, true
 	case "ingress | cc bbr, 16 flows | 90 % | added.p99":
-		return 10.52, true
+		return 10.13, true
 	case "ingress | cc bbr, 16 flows | 99.75 % | added.p99":
-		return 99.62, true
+		return 100.3, true
 	case "ingress | cc bbr, 16 flows | Weir --ingress | added.p99":
-		return 2.10, true
+		return 1.96, true
 	case "ingress | cc bbr, 4 flows | 85 %, rtt 100ms (its default) | utilisation":
-		return 77.01, true
+		return 77.10, true
 	case "ingress | cc cubic, 1 flow | 85 %, rtt 100ms (its default) | utilisation":
-		return 79.84, true
+		return 79.87, true
 	case "ingress | cc cubic, 4 flows | Weir --ingress | added.p99":
 		return 0.76, true
 	case "ingress | cc cubic, 4 flows | Weir --ingress | utilisation":
 		return 84.79, true
 	case "ingress | cc cubic, 4 flows | as found: fq_codel | added.p99":
-		return 199.6, true
+		return 199.5, true
 	case "ingress | cc cubic, 4 flows | as found: fq_codel | utilisation":
 		return 99.83, true
 	case "long-fast-link | cc bbr | Weir | goodput":
@@ -50,7 +50,7 @@ func figure(id string) (value float64, known bool) {
 	case "long-fast-link | cc cubic | cake alone | goodput":
 		return 460.7, true
 	case "long-fast-link | cc cubic | cake alone | sndbuf_limited":
-		return 13.10, true
+		return 13.30, true
 	case "narrow-link | Weir | added.p99":
 		return 0.24, true
 	case "narrow-link | Weir | goodput":
@@ -60,7 +60,7 @@ func figure(id string) (value float64, known bool) {
 	case "narrow-link | as found: fq_codel, cubic | goodput":
 		return 47.71, true
 	case "narrow-link | seed 000: dualpi2 + bbr | ssh.p50":
-		return 110.9, true
+		return 110.3, true
 	case "narrow-link | seed 000: dualpi2 + bbr | uplink.backlog":
 		return 0.00, true
 	case "relay/mixed | both upload | 93 % of what leaves | added.through.p99":
@@ -168,11 +168,11 @@ func figure(id string) (value float64, known bool) {
 	case "rules/wide | rate 2.5gbit | superpackets whole | goodput.client.B":
 		return 1192, true
 	case "seed-host | seed 000, as it is | added.p50":
-		return 62.63, true
+		return 62.01, true
 	case "seed-host | seed 000, as it is | uplink.backlog":
 		return 0.00, true
 	case "seeds/dualpi2 | dualpi2, 4 flows | bbr | lost":
-		return 20.60, true
+		return 23.73, true
 	case "seeds/gso | rate 1gbit | fq_codel | rtt.p50":
 		return 0.37, true
 	case "seeds/gso | rate 1gbit | pfifo | rtt.p50":
@@ -180,43 +180,43 @@ func figure(id string) (value float64, known bool) {
 	case "seeds/lossy-path | loss 1% | cubic | fetch":
 		return 9.20, true
 	case "seeds/lossy-path | loss 1% | fq + bbr | fetch":
-		return 2.15, true
+		return 2.13, true
 	case "seeds/lossy-path | loss 10% | cubic | fetch":
-		return 95.36, true
+		return 98.38, true
 	case "seeds/lossy-path | loss 10% | fq + bbr | fetch":
-		return 3.43, true
+		return 3.36, true
 	case "seeds/lossy-path | loss 10% | pfifo_fast + bbr | fetch":
-		return 3.30, true
+		return 3.38, true
 	case "seeds/narrow-link | FIFO, local, 1 flow | fq + bbr | ssh.p50":
-		return 50.04, true
+		return 50.09, true
 	case "seeds/narrow-link | FIFO, local, 4 flows | fq + bbr | ssh.p50":
-		return 110.5, true
+		return 110.2, true
 	case "seeds/narrow-link | FIFO, local, 4 flows | seed 000: dualpi2 + bbr | uplink.backlog":
 		return 0.00, true
 	case "seeds/notsent-lowat | cc bbr | 131072 | unsent":
-		return 131.5, true
+		return 127.3, true
 	case "seeds/notsent-lowat | cc bbr | 8192 | added.p50":
 		return 49.15, true
 	case "seeds/notsent-lowat | cc bbr | 8192 | srtt":
-		return 98.01, true
+		return 98.00, true
 	case "seeds/notsent-lowat | cc bbr | 8192 | unsent":
 		return 36.77, true
 	case "seeds/notsent-lowat | cc bbr | default | srtt":
-		return 50.63, true
+		return 50.73, true
 	case "seeds/notsent-lowat | cc bbr | default | unsent":
-		return 3064, true
+		return 3063, true
 	case "seeds/notsent-lowat | cc cubic | 131072 | unsent":
-		return 125.9, true
+		return 127.3, true
 	case "seeds/notsent-lowat | cc cubic | default | unsent":
 		return 1029, true
 	case "seeds/shaping | 1 against 10, one server address | cake 99.75% | added.p99":
 		return 0.16, true
 	case "seeds/shaping | 1 against 10, one server address | cake 99.75% | goodput.client.A":
-		return 8.66, true
+		return 8.64, true
 	case "seeds/shaping | 1 against 10, one server address | cake dual-dsthost | goodput.client.A":
-		return 47.59, true
+		return 47.60, true
 	case "steps-down | Weir for L4S | added.p50":
-		return 6.49, true
+		return 6.48, true
 	case "steps-down | Weir without CAKE | added.p50":
 		return 0.24, true
 	case "steps-down | Weir without CAKE | added.p99":

@@ -49,7 +49,8 @@ func (s Stack) Check() (Stack, error) {
 		case i > 0 && k.rootOnly && !(i == 1 && s[0].Kind() == BPFShaping):
 			return nil, fmt.Errorf("%s can only be the root", k.name)
 		case k.slots == onTop && !s[1:].keepsTimes():
-			return nil, fmt.Errorf("below %s goes fq, or mq | fq on a device with several queues: %s | fq", k.name, spec)
+			return nil, fmt.Errorf("below %s goes fq, or mq | fq on a device with several queues: %s | fq", k.name,
+				spec)
 		}
 		checked = append(checked, spec)
 	}
