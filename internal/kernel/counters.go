@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/dualpi2"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/units"
 )
 
@@ -32,8 +33,21 @@ func rootCounters(q qdisc.Qdisc) (all []Counter) {
 			PacketsC: uint64(x.PacketsC), PacketsL: uint64(x.PacketsL), StepMarks: uint64(x.StepMarks)})
 	case dualpi2.Stats:
 		return dualpi2Counters(x)
+	case shaper.Stats:
+		return shaperCounters(x)
 	}
 	return all
+}
+
+func shaperCounters(x shaper.Stats) []Counter {
+	return []Counter{
+		{"weir_shaper_bytes_total", "Bytes that were given a time to leave at, on the wire.", float64(x.Bytes), false,
+			nil},
+		{"weir_shaper_ecn_marked_packets_total", "Packets marked CE.", float64(x.Marks), false, nil},
+		{"weir_shaper_dropped_packets_total", "Packets dropped.", float64(x.Drops), false, nil},
+		{"weir_shaper_active_clients", "Clients with packets to send, by their weights; who uses less than a share " +
+			"counts for that part.", x.Active, true, nil},
+	}
 }
 
 func tinCounters(t qdisc.CakeTin, tin ...string) []Counter {

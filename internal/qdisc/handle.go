@@ -34,6 +34,8 @@ func (h Handle) String() string {
 		return "root"
 	case h == Ingress:
 		return "ingress"
+	case h == Shaper:
+		return "shaper"
 	case h.minor() == 0:
 		return fmt.Sprintf("%x:", h.major())
 	case h.major() == 0:
@@ -49,6 +51,8 @@ func parseHandle(s string) (Handle, error) {
 		return Root, nil
 	case "ingress", "clsact":
 		return Ingress, nil
+	case "shaper":
+		return Shaper, nil
 	}
 	major, minor, found := strings.Cut(s, ":")
 	if !found || s == ":" {
