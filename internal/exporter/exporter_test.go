@@ -156,7 +156,7 @@ func TestCardinality(t *testing.T) {
 func TestDeviceNameInNoEncoding(t *testing.T) {
 	look := full(t)
 	look.Trees["q\xff\"x"] = look.Trees["ens3"]
-	if n, err := testutil.GatherAndCount(registry(t, &look), "weir_qdisc_backlog_bytes"); err != nil || n != 7 {
+	if n, err := testutil.GatherAndCount(registry(t, &look), "weir_qdisc_backlog_bytes"); err != nil || n != 9 {
 		t.Errorf("%d queues, %v", n, err)
 	}
 }
