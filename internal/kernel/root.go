@@ -58,7 +58,7 @@ func root() Object {
 		},
 		Leaves: func(v Value) bool {
 			q, ok := v.(Queue)
-			return ok && (q.Stack.Has(qdisc.BPF) || q.Stack.Has(qdisc.BPFShaping))
+			return ok && slices.ContainsFunc(qdisc.BPFKinds(), q.Stack.Has)
 		},
 		Clean:    func(m Machine, at Place, gsoSegs int) error { return m.CleanQueue(at.Link, gsoSegs) },
 		Counters: rootCounters,

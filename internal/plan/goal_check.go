@@ -80,7 +80,7 @@ func (g Goal) checkRanges() error {
 		return misuse("--loss 10%, what ping to a client loses on an idle link",
 			"with %s of its packets lost a path carries no TCP", g.Loss)
 	case g.ClientDefault != 0 && g.ClientDefault < minRate:
-		return misuse("--client-default 10mbit", "a client with %s is served by nobody", g.ClientDefault)
+		return misuse("--client-default 10mbit", "%s for a client is too little to use", g.ClientDefault)
 	case g.OneCAKE != 0 && g.OneCAKE < minRate:
 		return misuse("--one-cake 4gbit, as weir doctor --bench says", "a CAKE that carries %s serves nobody",
 			g.OneCAKE)

@@ -430,7 +430,8 @@ func ruled(t *testing.T) []planned {
 			want:  "root: bpf_shaper rate 50mbit clients 10.8.0.0/24=weight:2,10.8.0.7=20mbit | fq\n" + lowat,
 		},
 		{
-			name: "a rate for each client, on several queues, by who sends", goal: Goal{Rate: 2e9, RTT: ms(1), CC: "cubic",
+			name: "a rate for each client, on several queues, by who sends",
+			goal: Goal{Rate: 2e9, RTT: ms(1), CC: "cubic",
 				Client: "10.8.0.0/24=weight:2", ClientDefault: 50e6, FairTo: "src"},
 			facts: with(t, kernelWith("cake", "fq", "mq"), bpfShaper, uplink(t, "mq | fq_codel", 4), unknownSpeed),
 			want: "root: bpf_shaper rate 2gbit srchost clients " +

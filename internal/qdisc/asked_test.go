@@ -20,10 +20,10 @@ import (
 // recorded is a connection to a kernel, and each message that is sent to it.
 func recorded(t *testing.T, k *kernel) (*Conn, *[]netlink.Message) {
 	var all []netlink.Message
-	c := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+	c := withoutBPF(func(requests []netlink.Message) ([]netlink.Message, error) {
 		all = append(all, requests...)
 		return k.answer(requests)
-	})}
+	})
 	t.Cleanup(func() { _ = c.Close() })
 	return c, &all
 }
@@ -106,12 +106,12 @@ func TestFilterLists(t *testing.T) {
 		unix.EMSGSIZE: "[filters at 1:] <nil>", unix.EPERM: "[] list filters: operation not permitted",
 	} {
 		k := &kernel{}
-		c := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+		c := withoutBPF(func(requests []netlink.Message) ([]netlink.Message, error) {
 			if errno != 0 {
 				return nltest.Error(int(errno), requests)
 			}
 			return k.answer(requests)
-		})}
+		})
 		filters, err := c.filters(2, 0x10000)
 		if got := fmt.Sprint(filters, " ", err); got != want {
 			t.Errorf("%v: %s, want %s", errno, got, want)

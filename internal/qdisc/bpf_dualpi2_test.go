@@ -269,16 +269,10 @@ func TestInstallInstance(t *testing.T) {
 				k.refuse = func(netlink.Message) (unix.Errno, string) { return unix.EINVAL, "no" }
 			}
 			err := c.do(k.dial(t))
-			if (err == nil) != (c.fails == "") || err != nil &&
-				(!strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "\n")) {
-				t.Errorf("error %v, want %q", err, c.fails)
-			}
-			var asked []string
-			for _, m := range k.changes {
-				asked = append(asked, describe(t, m))
-			}
-			if !slices.Equal(asked, c.kernel) || !slices.Equal(p.asked, c.programs) {
-				t.Errorf("asks the kernel for %q and the programs for %q, want %q and %q", asked, p.asked, c.kernel,
+			checkFailure(t, err, c.fails)
+			requests := k.requests(t)
+			if !slices.Equal(requests, c.kernel) || !slices.Equal(p.asked, c.programs) {
+				t.Errorf("asks the kernel for %q and the programs for %q, want %q and %q", requests, p.asked, c.kernel,
 					c.programs)
 			}
 			for _, m := range k.changes {

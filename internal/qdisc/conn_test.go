@@ -26,8 +26,13 @@ type kernel struct {
 	shaper                                  shaperLoader                              // likewise
 }
 
+// withoutBPF is a Conn to what answers so, which loads no program.
+func withoutBPF(answer nltest.Func) *Conn {
+	return &Conn{nl: nltest.Dial(answer), bpf: noBPF{}, shaper: noShaper{}}
+}
+
 func (k *kernel) dial(t *testing.T) *Conn {
-	c := &Conn{nl: nltest.Dial(k.answer), bpf: noBPF{}, shaper: noShaper{}}
+	c := withoutBPF(k.answer)
 	if k.bpf != nil {
 		c.bpf = k.bpf
 	}
@@ -253,12 +258,12 @@ func TestHostileAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, want an error", name, trees)
 		}
 	}
-	silent := &Conn{bpf: noBPF{}, shaper: noShaper{}, nl: nltest.Dial(func(r []netlink.Message) ([]netlink.Message, error) {
+	silent := withoutBPF(func(r []netlink.Message) ([]netlink.Message, error) {
 		if len(r) > 0 && r[0].Header.Type != unix.RTM_NEWQDISC {
 			return good().answer(r)
 		}
 		return nil, io.EOF
-	})}
+	})
 	if err := silent.Replace(2, Stack{fifoSpec{}}); err == nil || !strings.Contains(err.Error(), "did not answer") {
 		t.Errorf("no answer: %v", err)
 	}
@@ -282,6 +287,24 @@ func describe(t *testing.T, m netlink.Message) string {
 	how := map[netlink.HeaderFlags]string{0: "change", netlink.Create: "create",
 		netlink.Create | netlink.Replace: "replace", netlink.Create | netlink.Excl: "add"}[flags]
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s at %s %s", how, verb, at.handle, at.parent, kind))
+}
+
+// requests are those that it was asked for.
+func (k *kernel) requests(t *testing.T) (list []string) {
+	t.Helper()
+	for _, m := range k.changes {
+		list = append(list, describe(t, m))
+	}
+	return list
+}
+
+// checkFailure wants an error of one line that has these words, and none where there are no words.
+func checkFailure(t *testing.T, err error, words string) {
+	t.Helper()
+	if (err == nil) != (words == "") || err != nil &&
+		(!strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n")) {
+		t.Errorf("error %v, want %q", err, words)
+	}
 }
 
 // What is asked of the kernel, in which order: never a deletion, never a handle that is in use.

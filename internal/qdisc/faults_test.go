@@ -387,7 +387,8 @@ func TestKindsTable(t *testing.T) {
 		"nested":                 {rows(func(k kind) bool { return k.nested }), "dualpi2 fq_pie"},
 		"counts of queues":       {rows(func(k kind) bool { return k.perDelivery }), "cake_mq mq"},
 		"own queues":             {rows(func(k kind) bool { return k.ownQueues }), "cake_mq"},
-		"root only":              {rows(func(k kind) bool { return k.rootOnly }), "bpf_dualpi2 bpf_shaper cake_mq mq noqueue"},
+		"root only": {rows(func(k kind) bool { return k.rootOnly }),
+			"bpf_dualpi2 bpf_shaper cake_mq mq noqueue"},
 	} {
 		if got := strings.Join(c.got, " "); got != c.want {
 			t.Errorf("%s: %s, want %s", what, got, c.want)

@@ -75,11 +75,11 @@ const queues = 4
 // pace puts an fq on each of a device's queues, with room for all that the tests send.
 func (n *network) pace(ifindex int) {
 	n.Helper()
-	at := netlink.QdiscAttrs{LinkIndex: ifindex, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
-	n.must(netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: at, QdiscType: "mq"}))
+	place := netlink.QdiscAttrs{LinkIndex: ifindex, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+	n.must(netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: place, QdiscType: "mq"}))
 	for i := range uint16(queues) {
-		at.Handle, at.Parent = netlink.MakeHandle(2+i, 0), netlink.MakeHandle(1, 1+i)
-		fq := netlink.NewFq(at)
+		place.Handle, place.Parent = netlink.MakeHandle(2+i, 0), netlink.MakeHandle(1, 1+i)
+		fq := netlink.NewFq(place)
 		fq.PacketLimit, fq.FlowPacketLimit = 40000, 4000
 		n.must(netlink.QdiscReplace(fq))
 	}
@@ -116,8 +116,8 @@ func newNetwork(t *testing.T) *network {
 		n.clients, addresses = append(n.clients, c), append(addresses, c.address)
 	}
 	n.far = n.up("far", addresses...)
-	at := netlink.QdiscAttrs{LinkIndex: n.far, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
-	n.must(netlink.QdiscReplace(netlink.NewNetem(at, netlink.NetemQdiscAttrs{
+	place := netlink.QdiscAttrs{LinkIndex: n.far, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
+	n.must(netlink.QdiscReplace(netlink.NewNetem(place, netlink.NetemQdiscAttrs{
 		Latency: uint32(backTime.Microseconds()), Limit: 100000})))
 	for _, c := range n.clients {
 		n.serve(c)

@@ -80,6 +80,16 @@ func metrics() []Metric {
 			return total, len(r.Flows) > 0
 		}
 	}
+	ofDelivered := func(read func(*Flow) uint64) reader {
+		return func(_ Setup, r *Run) (float64, bool) {
+			var part, all uint64
+			for _, f := range r.Flows {
+				part += read(&f)
+				all += f.Delivered
+			}
+			return 100 * float64(part) / max(1, float64(all)), all > 0
+		}
+	}
 	median := func(read func(*Flow) (float64, bool)) reader {
 		return func(_ Setup, r *Run) (float64, bool) {
 			var values []float64
@@ -164,23 +174,9 @@ func metrics() []Metric {
 		})),
 		m("rwnd_limited", "%", "rwnd lim", median(func(f *Flow) (float64, bool) { return 100 * f.RwndLimited, true })),
 		m("retransmits", "packets", "retrans", sum(func(f *Flow) float64 { return float64(f.Retransmits) })),
-		m("retransmitted", "%", "resent", func(_ Setup, r *Run) (float64, bool) {
-			var again, all uint64
-			for _, f := range r.Flows {
-				again += f.Retransmits
-				all += f.Delivered
-			}
-			return 100 * float64(again) / max(1, float64(all)), all > 0
-		}),
+		m("retransmitted", "%", "resent", ofDelivered(func(f *Flow) uint64 { return f.Retransmits })),
 		m("wakeups", "", "wakeups", sum(func(f *Flow) float64 { return float64(f.Wakeups) })),
-		m("ce", "%", "CE", func(_ Setup, r *Run) (float64, bool) {
-			var ce, all uint64
-			for _, f := range r.Flows {
-				ce += f.CE
-				all += f.Delivered
-			}
-			return 100 * float64(ce) / max(1, float64(all)), all > 0
-		}),
+		m("ce", "%", "CE", ofDelivered(func(f *Flow) uint64 { return f.CE })),
 		probe("udp", "rtt.min", "ms", "RTT min", func(p *Probe) float64 { return p.Delay.Min }),
 		probe("udp", "rtt.p50", "ms", "RTT p50", func(p *Probe) float64 { return p.Delay.P50 }),
 		probe("udp", "rtt.p99", "ms", "RTT p99", func(p *Probe) float64 { return p.Delay.P99 }),
