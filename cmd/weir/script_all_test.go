@@ -16,3 +16,8 @@ import (
 func TestStockKernel(t *testing.T) {
 	kerneltest.Run(t, kerneltest.Options{Tests: "^TestScripts$/^(dualpi2|control|shaper)$"})
 }
+
+// The same on the oldest that has what a shaper takes, which has no TCX.
+func TestOldestStockKernel(t *testing.T) {
+	kerneltest.Run(t, kerneltest.Options{Series: []string{"6.1"}, Tests: "^TestScripts$/^shaper$"})
+}

@@ -47,6 +47,8 @@ func shaperCounters(x shaper.Stats) []Counter {
 		{"weir_shaper_dropped_packets_total", "Packets dropped.", float64(x.Drops), false, nil},
 		{"weir_shaper_active_clients", "Clients with packets to send, by their weights; who uses less than a share " +
 			"counts for that part.", x.Active, true, nil},
+		{"weir_shaper_wait_seconds", "The longest that a packet was given to wait of late.",
+			time.Duration(x.Wait).Seconds(), true, nil},
 	}
 }
 

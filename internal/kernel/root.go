@@ -40,8 +40,13 @@ func root() Object {
 		Valid: func(string, Value) bool { return true },
 		Undo: func(f *host.Facts, at Place) {
 			i := slices.IndexFunc(f.Links, func(l host.Link) bool { return l.Name == at.Name })
+			now, _ := f.Links[i].Tree.Root()
+			ours := func(q qdisc.Qdisc) bool { // on kernels without TCX it comes with the shaper, and goes with it
+				return q.Kind == "clsact" && now.Kind == qdisc.BPFShaping &&
+					!slices.ContainsFunc(at.Tree.Qdiscs, atIngress)
+			}
 			ingress := slices.DeleteFunc(slices.Clone(f.Links[i].Tree.Qdiscs),
-				func(q qdisc.Qdisc) bool { return !atIngress(q) })
+				func(q qdisc.Qdisc) bool { return !atIngress(q) || ours(q) })
 			f.Links[i].Tree = at.Tree
 			f.Links[i].Tree.Qdiscs = append(slices.DeleteFunc(slices.Clone(at.Tree.Qdiscs), atIngress), ingress...)
 		},

@@ -3,6 +3,7 @@
 package qdisc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,7 +77,7 @@ func (q *BPFShaper) options() []option {
 	return []option{
 		rate("rate", shaperRate, 8, &q.Rate), q.share(),
 		choice(shaperSide, 4, 0, &q.Side, "dsthost", "srchost"),
-		count("prefix6", shaperPrefix6, 1, &q.Prefix6, 1, 64),
+		count("prefix6", shaperPrefix6, 1, &q.Prefix6, 1, 128),
 		framing, overhead, raw, mpu, q.clients(),
 	}
 }
@@ -159,7 +160,7 @@ func shaperOf(c shaper.Config) BPFShaper {
 
 // shaperLoader is what internal/shaper offers. The tests have another.
 type shaperLoader interface {
-	Install(ifindex int, c shaper.Config) error
+	Install(ifindex, from int, c shaper.Config) error
 	Change(ifindex int, c shaper.Config) error
 	Read(ifindex int) (shaper.Instance, bool, error)
 	Remove(ifindex int) error
@@ -168,7 +169,7 @@ type shaperLoader interface {
 // noShaper is for where noBPF is.
 type noShaper struct{}
 
-func (noShaper) Install(int, shaper.Config) error        { return bpf.ErrNotSupported }
+func (noShaper) Install(int, int, shaper.Config) error   { return bpf.ErrNotSupported }
 func (noShaper) Change(int, shaper.Config) error         { return bpf.ErrNotSupported }
 func (noShaper) Read(int) (shaper.Instance, bool, error) { return shaper.Instance{}, false, nil }
 func (noShaper) Remove(int) error                        { return nil }
@@ -270,7 +271,7 @@ func (c *Conn) setShaper(ifindex int, want *BPFShaper) error {
 	case err == nil && found && now.Known:
 		err = c.shaper.Change(ifindex, config)
 	default:
-		err = c.shaper.Install(ifindex, config)
+		err = c.shaper.Install(ifindex, cmp.Or(c.source, ifindex), config)
 	}
 	if err != nil {
 		return fmt.Errorf("interface %d: install %s: %w", ifindex, want, err)

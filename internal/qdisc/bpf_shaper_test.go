@@ -33,8 +33,8 @@ func (s *shapers) set(verb string, c shaper.Config) error {
 	return s.err
 }
 
-func (s *shapers) Install(_ int, c shaper.Config) error { return s.set("install", c) }
-func (s *shapers) Change(_ int, c shaper.Config) error  { return s.set("change", c) }
+func (s *shapers) Install(_, _ int, c shaper.Config) error { return s.set("install", c) }
+func (s *shapers) Change(_ int, c shaper.Config) error     { return s.set("change", c) }
 func (s *shapers) Read(int) (shaper.Instance, bool, error) {
 	if s.now == nil || s.read != nil {
 		return shaper.Instance{}, false, s.read
@@ -134,7 +134,7 @@ func TestShaperRefused(t *testing.T) {
 		"htb rate 5mbit | mq":                                                 "mq can only be the root",
 		"bpf_shaper rate 500kbit | fq":                                        "is out of range (1mbit to 200gbit)",
 		"bpf_shaper rate 1gbit share 20% | fq":                                "is out of range (50% to 100%)",
-		"bpf_shaper rate 1gbit prefix6 96 | fq":                               "prefix6",
+		"bpf_shaper rate 1gbit prefix6 129 | fq":                              "prefix6",
 		"bpf_shaper rate 1gbit clients here | fq":                             "write it like 10.8.0.7=20mbit",
 		"bpf_shaper rate 1gbit clients x=1mbit|fq":                            `"x" is no address, nor a prefix`,
 		"bpf_shaper rate 1gbit clients 10.8.0.7/24=1mbit | fq":                "write 10.8.0.0/24",

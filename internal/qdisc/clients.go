@@ -43,6 +43,17 @@ func (c Clients) Or(rate units.Rate) (Clients, error) {
 	return clientsOf(list), err
 }
 
+// Longest6 is how many bits the longest of its IPv6 prefixes has; 0 where there is none.
+func (c Clients) Longest6() (most uint8) {
+	list, _ := c.rules()
+	for _, client := range list {
+		if client.Prefix.Addr().Is6() {
+			most = max(most, uint8(client.Prefix.Bits()))
+		}
+	}
+	return most
+}
+
 func (c Clients) rules() (list []shaper.Client, err error) {
 	if c == "" {
 		return nil, nil

@@ -23,6 +23,7 @@ type Conn struct {
 	nl     *netlink.Conn
 	bpf    loader
 	shaper shaperLoader
+	source int // interface that an ifb's packets have arrived at; 0 of any other device
 }
 
 // Dial opens one. netns is the file descriptor of a network namespace; 0 is the calling thread's own.

@@ -293,7 +293,9 @@ func TestUnredirect(t *testing.T) {
 		{"empty", "ingress", nil, false, "[]"},
 		{"beside somebody's", "ingress", [][]byte{foreignFilter, ourFilter}, false,
 			"[filter :1 at ffff:fff2 matchall]"},
-		{"in a clsact", "clsact", [][]byte{ourFilter}, false, "[filter :1 at ffff:fff2 matchall]"},
+		{"in a clsact", "clsact", [][]byte{ourFilter}, false, "[change delete 0: at ingress]"},
+		{"in a clsact, beside somebody's", "clsact", [][]byte{foreignFilter, ourFilter}, false,
+			"[filter :1 at ffff:fff2 matchall]"},
 		{"an empty clsact", "clsact", nil, true, "[]"},
 	} {
 		k := &kernel{links: [][]byte{link(2, 1500, 1000)}, filters: c.filters}

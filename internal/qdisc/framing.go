@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
 	"weir/internal/wire"
 )
 
@@ -81,6 +82,17 @@ func (f Framing) MarshalText() ([]byte, error) { return []byte(f.String()), nil 
 func (f *Framing) UnmarshalText(text []byte) (err error) {
 	*f, err = ParseFraming(string(text))
 	return err
+}
+
+// FramingOf is how a shaper counts packets; the zero value of one that does not say.
+func FramingOf(s Spec) Framing {
+	switch q := s.(type) {
+	case Cake:
+		return Framing{q.Overhead, q.ATM, q.MPU, q.Raw}
+	case BPFShaper:
+		return Framing{q.Overhead, q.ATM, q.MPU, q.Raw}
+	}
+	return Framing{}
 }
 
 // Check finds what no link adds.

@@ -5,6 +5,7 @@ package qdisc
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,7 @@ func (c *Conn) redirect(ifindex, to int) error {
 	if err != nil {
 		return err
 	}
-	qdisc, err := ingressRequest(ifindex)
+	place, err := c.placeForFilters(ifindex)
 	if err != nil {
 		return err
 	}
@@ -62,23 +63,37 @@ func (c *Conn) redirect(ifindex, to int) error {
 	if err != nil {
 		return err
 	}
-	return c.send([]request{qdisc, filter})
+	return c.send(append(place, filter))
 }
 
-func ingressRequest(ifindex int) (request, error) {
-	return newRequest(newQdisc, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress},
+// placeForFilters are the requests for an ingress discipline: none where a bpf_shaper has brought a clsact, which has
+// the same place. Somebody else's is an error, so that one in which there is a filter of ours is known to be ours.
+func (c *Conn) placeForFilters(ifindex int) ([]request, error) {
+	tree, err := c.tree(ifindex)
+	if err != nil {
+		return nil, err
+	}
+	clsact := func(q Qdisc) bool { return atTheIngress(q) && q.Kind == "clsact" }
+	if slices.ContainsFunc(tree.Qdiscs, clsact) {
+		if root, _ := tree.Root(); root.Kind != BPFShaping {
+			return nil, fmt.Errorf("interface %d has somebody else's clsact", ifindex)
+		}
+		return nil, nil
+	}
+	r, err := newRequest(newQdisc, netlink.Create, tcmsg{ifindex: ifindex, handle: 0xFFFF0000, parent: Ingress},
 		"install ingress", attributes("ingress", nil)...)
+	return []request{r}, err
 }
 
 // installIngress makes sure that there is a place for filters.
 func (c *Conn) installIngress(ifindex int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, err := ingressRequest(ifindex)
+	place, err := c.placeForFilters(ifindex)
 	if err != nil {
 		return err
 	}
-	return c.send([]request{r})
+	return c.send(place)
 }
 
 // redirectTo is the options of such a filter, from the inside out: its first action is its only one.
@@ -136,7 +151,17 @@ func (c *Conn) unredirect(ifindex int, which func(Filter) bool, empty bool) erro
 	}
 	filters = slices.DeleteFunc(filters, Filter.table)
 	ours := slices.DeleteFunc(slices.Clone(filters), func(f Filter) bool { return !which(f) })
-	if len(ours) == len(filters) && tree.Qdiscs[at].Kind == "ingress" {
+	whole := len(ours) == len(filters)
+	if whole && tree.Qdiscs[at].Kind == "clsact" && len(ours) > 0 { // it came with a bpf_shaper, which may be there yet
+		others, err := c.filters(ifindex, atEgress)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(others, func(f Filter) bool { return f.Parent == atEgress }) {
+			return c.delete(ifindex, Ingress)
+		}
+	}
+	if whole && tree.Qdiscs[at].Kind == "ingress" {
 		if len(ours) == 0 && !empty {
 			return nil
 		}

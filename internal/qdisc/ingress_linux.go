@@ -38,6 +38,7 @@ func SetIngress(ifindex int, a Arriving) error {
 		return err
 	}
 	to := ifb.Attrs().Index
+	c.source = ifindex
 	if err := c.Set(to, s); err != nil {
 		return err
 	}

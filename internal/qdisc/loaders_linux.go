@@ -22,7 +22,9 @@ func (kernelBPF) Clean(ifindex int) error                          { return dual
 // kernelShaper is the kernel's, too.
 type kernelShaper struct{}
 
-func (kernelShaper) Install(ifindex int, c shaper.Config) error      { return shaper.Install(ifindex, c) }
+func (kernelShaper) Install(ifindex, from int, c shaper.Config) error {
+	return shaper.Install(ifindex, from, c)
+}
 func (kernelShaper) Change(ifindex int, c shaper.Config) error       { return shaper.Change(ifindex, c) }
 func (kernelShaper) Read(ifindex int) (shaper.Instance, bool, error) { return shaper.Read(ifindex) }
 func (kernelShaper) Remove(ifindex int) error                        { return shaper.Remove(ifindex) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ type Config struct {
 
 	// A client is the source of a packet, as of what comes in through an ifb, and not the destination.
 	BySource bool `json:"by_source"`
-	Prefix6  int  `json:"prefix6"` // bits of an IPv6 address that are a client, 1 to 64; default 64
+	Prefix6  int  `json:"prefix6"` // bits of an IPv6 address that are a client, 1 to 128; default 64
 
 	// What a packet takes on the wire, as tc-cake(8) has it.
 	ATM      string `json:"atm"`      // noatm (the default), atm, ptm
@@ -60,8 +61,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("rate %v is out of range (%v to %v)", c.Rate, minRate, maxRate)
 	case c.Share < 0.5 || c.Share > 1:
 		return fmt.Errorf("share %v is out of range (50%% to 100%%)", c.Share)
-	case c.Prefix6 < 1 || c.Prefix6 > 64:
-		return fmt.Errorf("prefix6 %d is out of range (1 to 64 bits)", c.Prefix6)
+	case c.Prefix6 < 1 || c.Prefix6 > 128:
+		return fmt.Errorf("prefix6 %d is out of range (1 to 128 bits)", c.Prefix6)
 	case c.Overhead < -64 || c.Overhead > 256:
 		return errors.New("overhead is out of range (-64 to 256 bytes)")
 	case c.MPU > 256:
@@ -75,6 +76,9 @@ func (c Config) Check() error {
 		switch {
 		case !client.Prefix.IsValid():
 			return errors.New("a client has no address")
+		case client.Prefix.Addr().Is6() && client.Prefix.Bits() > c.Prefix6:
+			return fmt.Errorf("client %v: of IPv6 a client is %d bits of an address here: write it so, or prefix6 %d",
+				client.Prefix, c.Prefix6, client.Prefix.Bits())
 		case client.Weight < 1 || client.Weight > MaxWeight:
 			return fmt.Errorf("client %v: weight %d is out of range (1 to %d)", client.Prefix, client.Weight, MaxWeight)
 		case client.Rate != 0 && client.Rate < minClientRate:
@@ -129,9 +133,10 @@ func (c Config) encode(header, generation uint32) objectConfig {
 	if c.BySource {
 		o.BySource = 1
 	}
-	var mask [8]byte
-	binary.BigEndian.PutUint64(mask[:], ^uint64(0)<<(64-c.Prefix6))
-	o.Mask6[0], o.Mask6[1] = binary.NativeEndian.Uint32(mask[:4]), binary.NativeEndian.Uint32(mask[4:])
+	mask := net.CIDRMask(c.Prefix6, 128)
+	for i := range o.Mask6 {
+		o.Mask6[i] = binary.NativeEndian.Uint32(mask[4*i:])
+	}
 	return o
 }
 
@@ -145,10 +150,9 @@ func (o objectConfig) decode() Config {
 	if !c.Raw {
 		c.Overhead += int32(o.LinkHeader)
 	}
-	var mask [8]byte
-	binary.NativeEndian.PutUint32(mask[:4], o.Mask6[0])
-	binary.NativeEndian.PutUint32(mask[4:], o.Mask6[1])
-	c.Prefix6 = bits.OnesCount64(binary.BigEndian.Uint64(mask[:]))
+	for _, word := range o.Mask6 {
+		c.Prefix6 += bits.OnesCount32(word)
+	}
 	if int(o.Framing.Cells) < len(bpf.Framings()) {
 		c.ATM = bpf.Framings()[o.Framing.Cells]
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/units"
 )
@@ -26,6 +27,7 @@ func TestConfig(t *testing.T) {
 		valid(nil),
 		valid(func(c *Config) { c.Rate, c.Share, c.BySource, c.Prefix6 = 10_000_000_000, 0.95, true, 56 }),
 		valid(func(c *Config) { c.ATM, c.Overhead, c.MPU = "atm", -4, 64 }),
+		valid(func(c *Config) { c.Prefix6 = 128 }),
 	} {
 		if err := c.Check(); err != nil {
 			t.Error(err)
@@ -53,13 +55,16 @@ func TestCheck(t *testing.T) {
 		"rate 100kbit":   valid(func(c *Config) { c.Rate = 100_000 }),
 		"rate 1tbit":     valid(func(c *Config) { c.Rate = 1_000_000_000_000 }),
 		"share 40%":      valid(func(c *Config) { c.Share = 0.4 }),
-		"prefix6 65":     valid(func(c *Config) { c.Prefix6 = 65 }),
+		"prefix6 129":    valid(func(c *Config) { c.Prefix6 = 129 }),
 		"overhead":       valid(func(c *Config) { c.Overhead = 300 }),
 		"mpu":            valid(func(c *Config) { c.MPU = 300 }),
 		`framing "aal5"`: valid(func(c *Config) { c.ATM = "aal5" }),
 		"no address":     valid(func(c *Config) { c.Clients = []Client{{Weight: 1}} }),
 		"10.8.0.7/32: weight 0": valid(func(c *Config) {
 			c.Clients = []Client{{Prefix: netip.MustParsePrefix("10.8.0.7/32")}}
+		}),
+		"fd00::7/128: of IPv6 a client is 64 bits": valid(func(c *Config) {
+			c.Clients = []Client{{Prefix: netip.MustParsePrefix("fd00::7/128"), Weight: 1}}
 		}),
 		"10.8.0.7/32: rate 1kbit": valid(func(c *Config) {
 			c.Clients = []Client{{Prefix: netip.MustParsePrefix("10.8.0.7/32"), Rate: 1000, Weight: 1}}
@@ -90,5 +95,27 @@ func TestParams(t *testing.T) {
 		if float64(sent) < 0.95*float64(rate) || sent > rate {
 			t.Errorf("%v: slots send %v", rate, sent)
 		}
+	}
+}
+
+// Clients are told by what they did between two looks, and one that was forgotten in between begins anew.
+func TestRates(t *testing.T) {
+	at := netip.MustParsePrefix
+	before := []ClientStats{{Client: at("10.8.0.7/32"), Bytes: 1000, Drops: 5}, {Client: at("10.8.0.8/32"), Bytes: 500},
+		{Client: at("10.8.0.9/32"), Bytes: 9000, Marks: 7}}
+	after := []ClientStats{{Client: at("10.8.0.7/32"), Bytes: 2000, Drops: 7, Marks: 1, Limit: 8000, Weight: 2},
+		{Client: at("10.8.0.8/32"), Bytes: 500}, {Client: at("10.8.0.9/32"), Bytes: 3000, Marks: 4},
+		{Client: at("2001:db8::/64"), Bytes: 250}, {Client: at("::/128"), Drops: 1}}
+	want := []ClientRate{
+		{Client: "10.8.0.9", Rate: 12000, Share: 3000. / 4250, Marks: 4},
+		{Client: "10.8.0.7", Rate: 4000, Share: 1000. / 4250, Limit: 8000, Weight: 2, Drops: 2, Marks: 1},
+		{Client: "2001:db8::/64", Rate: 1000, Share: 250. / 4250},
+		{Client: NoIP, Drops: 1},
+	}
+	if got := Rates(before, after, 2*time.Second); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := Rates(before, before, time.Second); got == nil || len(got) > 0 {
+		t.Errorf("when nothing happens: %+v", got)
 	}
 }

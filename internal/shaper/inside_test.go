@@ -360,7 +360,7 @@ func (n *network) install(rate units.Rate, rules ...Client) {
 	n.pace(n.near)
 	c := Defaults()
 	c.Rate, c.Clients = rate, rules
-	n.must(Install(n.near, c))
+	n.must(Install(n.near, n.near, c))
 }
 
 // TestInShares: what clients get over four queues, whatever they send with.
@@ -526,7 +526,7 @@ func TestInLife(t *testing.T) {
 	if got := segments(); got != before {
 		t.Errorf("%d segments, not %d", got, before)
 	}
-	if err := Install(n.near+1000, valid(nil)); err == nil {
+	if err := Install(n.near+1000, n.near, valid(nil)); err == nil {
 		t.Error("a device that is not there")
 	}
 	if err := Change(n.near, valid(nil)); err == nil {
@@ -802,7 +802,7 @@ func TestInCost(t *testing.T) {
 		plain = min(plain, cost())
 		c := Defaults()
 		c.Rate = 10_000_000_000
-		n.must(Install(n.near, c))
+		n.must(Install(n.near, n.near, c))
 		shaped = min(shaped, cost())
 		n.must(Remove(n.near))
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/bpf"
+	"weir/internal/units"
 )
 
 // Probe reports why this kernel cannot run a shaper, or does not let this process, as bpf.Probe does.
@@ -28,8 +30,18 @@ func Probe() error {
 func explain(err error) error { return bpf.Explain(err, Probe) }
 
 // Install puts a shaper at a device's egress, in the place of another of this package's if there is one. What is below
-// has to keep times of departure: fq, which is its caller's part.
-func Install(ifindex int, c Config) error {
+// has to keep times of departure: fq, which is its caller's part. Packets have the link header of the device that they
+// come from: an ifb's are as they were when they arrived at another, and of any other device it is that itself.
+func Install(ifindex, from int, c Config) error {
+	device, err := netlink.LinkByIndex(from)
+	if err != nil {
+		return fmt.Errorf("interface %d: %w", from, err)
+	}
+	return install(ifindex, bpf.LinkHeader(device.Attrs().EncapType), c)
+}
+
+// install is Install for packets that have a link header of so many bytes.
+func install(ifindex int, header uint32, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
@@ -42,14 +54,21 @@ func Install(ifindex int, c Config) error {
 		return err
 	}
 	var configs objectConfigs
-	configs.Slot[0] = c.encode(bpf.LinkHeader(device.Attrs().EncapType), 1)
+	configs.Slot[0] = c.encode(header, 1)
 	configs.Slot[1] = configs.Slot[0]
 	before, err := find(ifindex)
 	defer before.close()
 	if err != nil {
 		return err
 	}
+	made, err := prepare(device)
+	if err != nil {
+		return err
+	}
 	own := objectInstance{Layout: layout, GsoMaxSegs: before.segments(device)}
+	if made || before.madePlace() {
+		own.Clsact = 1
+	}
 	if err := errors.Join(spec.Variables[objectVarConf].Set(configs),
 		spec.Variables[objectVarOwn].Set(own)); err != nil {
 		return err
@@ -72,7 +91,7 @@ func Install(ifindex int, c Config) error {
 }
 
 // layout is the version of what is read back from a program: it changes with any of the types of its maps.
-const layout = 1
+const layout = 2
 
 // segments is the most segments of a packet that a device takes when no shaper is on it, and now takes so many.
 func (all programs) segments(device netlink.Link) uint32 {
@@ -139,7 +158,7 @@ func Change(ifindex int, c Config) error {
 	}
 	before := configs.current()
 	if before.Params.SlotShift != slotShift(c.Rate) { // its calendar cannot have other slots
-		return Install(ifindex, c)
+		return install(ifindex, before.LinkHeader, c)
 	}
 	rules, err := own.rules()
 	if err != nil {
@@ -197,7 +216,8 @@ func Read(ifindex int) (Instance, bool, error) {
 	if i.Config.Clients, err = p.rules(); err != nil {
 		return Instance{}, true, err
 	}
-	i.Stats.Marks, i.Stats.Drops = totals.Marks, totals.Drops
+	i.Stats.Marks, i.Stats.Drops, i.Stats.Wait = totals.Marks, totals.Drops, units.Duration(totals.Wait)
+	i.Stats.After = p.after
 	i.Stats.Bytes = state.Sent + uint64(state.Late)
 	for _, word := range state.Leaves {
 		i.Stats.Bytes += word & math.MaxUint32
@@ -246,7 +266,11 @@ func Remove(ifindex int) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return errors.Join(found.detach(device), setSegments(device, found.segments(device)))
+	err = errors.Join(found.detach(device), setSegments(device, found.segments(device)))
+	if found.madePlace() && vacant(device) {
+		err = errors.Join(err, netlink.QdiscDel(clsact(ifindex)))
+	}
+	return err
 }
 
 // A program at a device's egress: a TCX one, or the filter of clsact that has it on kernels before 6.6.
@@ -254,6 +278,7 @@ type program struct {
 	*bpf.Opened
 	filter   *netlink.BpfFilter
 	instance objectInstance // zero in one of another layout
+	after    string         // the programs of others that come after it
 }
 
 type programs []program
@@ -298,6 +323,13 @@ func find(ifindex int) (all programs, err error) {
 	return all, nil
 }
 
+// follow notes that another program comes after all of these.
+func (all programs) follow(name string) {
+	for i := range all {
+		all[i].after = strings.TrimPrefix(all[i].after+", "+name, ", ")
+	}
+}
+
 // tcx reports whether a kernel has TCX, by what it said to a question.
 func tcx(err error) bool {
 	return !errors.Is(err, ebpf.ErrNotSupported) && !errors.Is(err, unix.EINVAL)
@@ -315,6 +347,7 @@ func findFilters(ifindex int) (all programs, err error) {
 	for _, f := range filters {
 		filter, ok := f.(*netlink.BpfFilter)
 		if !ok || filter.Id <= 0 {
+			all.follow(f.Type())
 			continue
 		}
 		if all, err = all.add(ebpf.ProgramID(filter.Id), filter); err != nil {
@@ -334,6 +367,7 @@ func (all programs) add(id ebpf.ProgramID, filter *netlink.BpfFilter) (programs,
 		return all, err
 	case opened.Name != objectProgShaperStamp:
 		opened.Close()
+		all.follow(opened.Name)
 		return all, nil
 	}
 	p := program{Opened: opened, filter: filter}
@@ -351,11 +385,6 @@ func attach(device netlink.Link, program *ebpf.Program) error {
 	if tcx(err) {
 		return err
 	}
-	err = netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index,
-		Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("clsact: %w", err)
-	}
 	return netlink.FilterAdd(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: index,
 		Parent: netlink.HANDLE_MIN_EGRESS, Protocol: unix.ETH_P_ALL, Priority: filterPriority}, Fd: program.FD(),
 		Name: objectProgShaperStamp, DirectAction: true})
@@ -363,3 +392,47 @@ func attach(device netlink.Link, program *ebpf.Program) error {
 
 // filterPriority is the last of all.
 const filterPriority = 0xc000
+
+// clsact is what filters at a device's egress hang below, on kernels without TCX.
+func clsact(ifindex int) netlink.Qdisc {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0),
+		Parent: netlink.HANDLE_CLSACT}}
+}
+
+// prepare makes sure that a kernel without TCX has a clsact on a device, and reports whether it made one. Where an
+// ingress discipline is, there can be none.
+func prepare(device netlink.Link) (made bool, err error) {
+	_, err = link.QueryPrograms(link.QueryOptions{Target: device.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+	if tcx(err) {
+		return false, nil
+	}
+	there, err := netlink.QdiscList(device)
+	if err != nil {
+		return false, err
+	}
+	for _, q := range there {
+		switch q.Type() {
+		case "clsact":
+			return false, nil
+		case "ingress":
+			return false, fmt.Errorf("%s has an ingress discipline, beside which this kernel takes no program at its "+
+				"egress (requires Linux 6.6)", device.Attrs().Name)
+		}
+	}
+	return true, netlink.QdiscAdd(clsact(device.Attrs().Index))
+}
+
+// madePlace reports whether clsact was added for one of them.
+func (all programs) madePlace() bool {
+	return slices.ContainsFunc(all, func(p program) bool { return p.instance.Clsact != 0 })
+}
+
+// vacant reports whether nobody has a filter at a device's clsact.
+func vacant(device netlink.Link) bool {
+	for _, hook := range []uint32{netlink.HANDLE_MIN_EGRESS, netlink.HANDLE_MIN_INGRESS} {
+		if filters, err := netlink.FilterList(device, hook); err != nil || len(filters) > 0 {
+			return false
+		}
+	}
+	return true
+}

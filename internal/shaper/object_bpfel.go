@@ -40,7 +40,7 @@ type objectConfig struct {
 	LinkHeader uint32
 	BySource   uint32
 	Generation uint32
-	Mask6      [2]uint32
+	Mask6      [4]uint32
 	Raw        uint32
 	Share      uint32
 	Rate       uint64
@@ -70,7 +70,7 @@ type objectConfigs struct {
 		LinkHeader uint32
 		BySource   uint32
 		Generation uint32
-		Mask6      [2]uint32
+		Mask6      [4]uint32
 		Raw        uint32
 		Share      uint32
 		Rate       uint64
@@ -109,6 +109,7 @@ type objectInstance struct {
 	_          structs.HostLayout
 	Layout     uint32
 	GsoMaxSegs uint32
+	Clsact     uint32
 }
 
 type objectPolicy struct {
@@ -146,6 +147,7 @@ type objectTotals struct {
 	_     structs.HostLayout
 	Marks uint64
 	Drops uint64
+	Wait  uint64
 }
 
 // Names of all BPF objects in the ELF.

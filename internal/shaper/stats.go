@@ -3,7 +3,11 @@
 package shaper
 
 import (
+	"cmp"
+	"math"
 	"net/netip"
+	"slices"
+	"time"
 
 	"weir/internal/units"
 )
@@ -24,6 +28,11 @@ type Stats struct {
 	// Active is how many clients have packets that are not out, by their weights; who uses less than his share counts
 	// for that part.
 	Active float64
+	// Wait is the longest that a packet was given of late: it wears off in some tens of milliseconds of packets.
+	Wait units.Duration
+	// After names the programs of others that come after the shaper, and could give packets other times. With commas
+	// between; "" is none.
+	After string
 }
 
 // ClientStats are those of one client.
@@ -35,6 +44,62 @@ type ClientStats struct {
 	Drops  uint64
 	Wait   units.Duration // of a packet that would come now
 	Weight uint32
+	Limit  units.Rate // bit/s that it may not exceed; 0: none
+}
+
+// ClientRate is what a client did between two looks.
+type ClientRate struct {
+	Client string         `json:"client"` // an address, a prefix of an IPv6 one, or NoIP
+	Rate   units.Rate     `json:"rate"`   // bit/s, sent
+	Share  units.Share    `json:"share"`  // of what all clients have sent
+	Limit  units.Rate     `json:"limit"`  // bit/s that it may not exceed; 0: none
+	Weight uint32         `json:"weight"`
+	Wait   units.Duration `json:"wait"`  // of a packet that would come at the second look
+	Drops  uint64         `json:"drops"` // packets
+	Marks  uint64         `json:"marks"` // packets; superpackets count once
+}
+
+// NoIP is the client that all packets are of that are no IP.
+const NoIP = "no IP"
+
+// Rates are what clients did between two looks that were so long apart, the fastest first. Who did nothing is left out.
+func Rates(before, after []ClientStats, apart time.Duration) []ClientRate {
+	was, all := map[netip.Prefix]ClientStats{}, uint64(0)
+	for _, c := range before {
+		was[c.Client] = c
+	}
+	rates := []ClientRate{}
+	var sent []uint64
+	for _, c := range after {
+		then := was[c.Client]
+		if c.Bytes < then.Bytes { // it was forgotten, and began anew
+			then = ClientStats{}
+		}
+		bytes, drops := c.Bytes-then.Bytes, c.Drops-then.Drops
+		if bytes+drops == 0 || apart <= 0 {
+			continue
+		}
+		all += bytes
+		sent = append(sent, bytes)
+		rates = append(rates, ClientRate{Client: c.name(), Limit: c.Limit, Weight: c.Weight, Wait: c.Wait, Drops: drops,
+			Marks: c.Marks - then.Marks})
+	}
+	for i, bytes := range sent {
+		rates[i].Rate = units.Rate(float64(8*bytes) / apart.Seconds())
+		rates[i].Share = units.Share(float64(bytes) / float64(max(all, 1)))
+	}
+	slices.SortStableFunc(rates, func(a, b ClientRate) int { return cmp.Compare(b.Rate, a.Rate) })
+	return rates
+}
+
+func (c ClientStats) name() string {
+	switch {
+	case c.Client.Addr().IsUnspecified():
+		return NoIP
+	case c.Client.IsSingleIP():
+		return c.Client.Addr().String()
+	}
+	return c.Client.String()
 }
 
 // What bpf/shaper.h has agreed on with this file.
@@ -58,6 +123,7 @@ func (e objectEntry) decode(client netip.Prefix, now uint64) ClientStats {
 		Weight: e.Client.Weight}
 	ahead := int64((e.Client.Word>>clockShift-now)<<clockShift) >> clockShift
 	if e.Client.Cap != 0 {
+		c.Limit = units.Rate(math.Round(8 * 1e9 * (1 << nsShift) / float64(e.Client.Cap)))
 		ahead = max(ahead, int64(e.Client.CapClock-now))
 	}
 	if ahead > 0 {

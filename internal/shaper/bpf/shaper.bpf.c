@@ -31,7 +31,7 @@ struct config {
 	u32 link_header;	/* bytes */
 	u32 by_source;		/* a client is a source, as of what comes in by an ifb; else a destination */
 	u32 generation;		/* of the policies */
-	__be32 mask6[2];	/* of the first half of an IPv6 address; a client has all of the other */
+	__be32 mask6[4];	/* the bits of an IPv6 address that are a client */
 	u32 raw;		/* the framing has the link's header in it; to be read back, too */
 	u32 share;		/* of the rate, in millionths; this and the rate are in params, and here to be read back */
 	u64 rate;		/* bit/s */
@@ -68,6 +68,7 @@ struct entry {
 struct instance {
 	u32 layout;		/* LAYOUT in load_linux.go: of all that is read back */
 	u32 gso_max_segs;	/* the device's before */
+	u32 clsact;		/* was added for this program, on a kernel without TCX */
 };
 
 struct instance own SEC(".data.instance") = {};
@@ -75,6 +76,7 @@ struct configs conf SEC(".data.config") = {};
 struct shaper state;
 struct totals {
 	u64 marks, drops;	/* packets */
+	u64 wait;		/* ns, that a packet was given of late: the longest, which wears off */
 };
 struct totals total SEC(".data.total") = {};
 
@@ -113,9 +115,9 @@ static __always_inline void find_client(const struct config *c, struct __sk_buff
 		else
 			bpf_skb_load_bytes(skb, at, &client->word[3], 4);
 	} else if (ip->version == 6) {
-		bpf_skb_load_bytes(skb, ip->at + (c->by_source ? 8 : 24), client->word, 8);
-		client->word[0] &= c->mask6[0];
-		client->word[1] &= c->mask6[1];
+		bpf_skb_load_bytes(skb, ip->at + (c->by_source ? 8 : 24), client->word, sizeof(client->word));
+		for (int i = 0; i < 4; i++)
+			client->word[i] &= c->mask6[i];
 	}
 }
 
@@ -148,6 +150,16 @@ struct walk {
 	const struct config *config;
 	u64 from;
 };
+
+/* After so many slots without as long a wait two thirds of it are forgotten. */
+#define WAIT_SLOTS 128
+
+static __always_inline void wear_off(u64 slots)
+{
+	u64 wait = READ(total.wait);
+
+	READ(total.wait) = slots < WAIT_SLOTS ? wait - wait * slots / WAIT_SLOTS : 0;
+}
 
 static long end_one(u32 i, struct walk *w)
 {
@@ -185,6 +197,7 @@ int shaper_stamp(struct __sk_buff *skb)
 
 		bpf_loop((u32)(to - from), end_one, &w, 0);
 		end_walk(&state, &c->params, to);
+		wear_off(to - from);
 	}
 	a.bytes = on_the_wire(&c->framing, true, skb);
 	a.small = a.bytes <= 2 * FULL_FRAME;
@@ -202,6 +215,8 @@ int shaper_stamp(struct __sk_buff *skb)
 		add(&e->marks, 1);
 	}
 	add(&e->bytes, a.bytes);
+	if (leaves - a.now > READ(total.wait))
+		READ(total.wait) = leaves - a.now;
 	skb->tstamp = leaves;
 	return TC_ACT_UNSPEC;
 }
