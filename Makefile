@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 LAB := ./weir-lab run
 
-.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate results results-rules results-dualpi2 results-dualpi2-matrix results-cc-kernels clean
+.PHONY: help need-run need-test need-all run quic autorate test test-all newest test-machines test-kernels generate bench lab-kernel kernels tc reference dist deps weir check cross reproducible fuzz mutate results results-rules results-dualpi2 results-dualpi2-matrix results-cc-kernels results-shaper clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -67,7 +67,7 @@ test-all: need-all ## that and all the rest, before an issue is resolved or a re
 
 test-machines: dist ## every fault on every Debian and network manager, and relays, emulated; writes results/reliability.md and results/relay-machines.md
 	@scripts/need go machines
-	WEIR_RELIABILITY=$(CURDIR)/results/reliability.md WEIR_RELAYS=$(CURDIR)/results/relay-machines.md $(GO) test -tags all,machines -count=1 -v -timeout 24h -run 'TestMachines|TestWire|TestRelays|TestFleet' ./internal/lab/machine
+	WEIR_RELIABILITY=$(CURDIR)/results/reliability.md WEIR_RELAYS=$(CURDIR)/results/relay-machines.md $(GO) test -tags all,machines -count=1 -v -timeout 24h -run 'TestMachines|TestWire|TestRelays|TestPeers|TestFleet' ./internal/lab/machine
 
 test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
@@ -123,6 +123,10 @@ results-dualpi2: lab-kernel reference weir ## results/dualpi2.md, or what SECTIO
 results-cc-kernels: reference weir ## results/cc-kernels.md: 40 boots of stock kernels, half an hour
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 newest"
 	@scripts/results cc-kernels
+
+results-shaper: reference weir ## results/shaper.md: six runs in a stock kernel with four queues, twenty minutes
+	@$(MAKE) --no-print-directory kernels KERNELS=newest
+	@scripts/results shaper
 
 results-dualpi2-matrix: reference weir ## results/dualpi2-matrix.md: four ratios of flows at every rate and RTT, for both DualPI2s, in 96 boots of a stock kernel: 20 minutes or more
 	@scripts/results dualpi2-matrix

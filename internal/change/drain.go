@@ -33,11 +33,11 @@ func (s Store) Slow(dev string, share float64) (*Shaper, error) {
 	if shaper.conn, err = qdisc.Dial(0); err != nil {
 		return nil, err
 	}
-	shaper.High, shaper.AfterProvider = shaper.Rate(), false
+	shaper.store, shaper.High, shaper.AfterProvider = s, shaper.Rate(), false
 	shaper.Low = units.Rate(share * float64(shaper.High))
 	full, err := t.isFull(shaper)
 	if err == nil && full {
-		slower := plan.AtRate(qdisc.Stack{shaper.root.Spec}, shaper.Low)
+		slower := plan.AtRate(shaper.stack, shaper.Low)
 		t.journal.Entry(journal.RootOf(dev)).AddTemporary(kernel.Queue{Stack: slower})
 		if err = t.disk.Save(t.journal); err == nil {
 			err = shaper.Set(shaper.Low)

@@ -38,7 +38,8 @@ type Shaper struct {
 
 	conn   *qdisc.Conn
 	root   qdisc.Qdisc
-	taken  bool // the device counts what comes in without the header of Ethernet
+	stack  qdisc.Stack // as it was found, whatever its rate is by now
+	taken  bool        // the device counts what comes in without the header of Ethernet
 	store  Store
 	target kernel.Target
 	before journal.Edition // of the journal, in which the goal was as it is here
@@ -86,14 +87,15 @@ func (at situation) shaper(goal plan.Goal, target kernel.Target) (s *Shaper, why
 	}
 	link, there := at.facts.Link(dev)
 	root, _ := link.Tree.Root()
-	_, followed := plan.Followed(kernel.QueueOf(link.Tree).Stack)
+	stack := kernel.QueueOf(link.Tree).Stack
+	_, followed := plan.Followed(stack)
 	switch {
 	case !there:
 		return nil, "is not there"
 	case entry == nil || at.journal.State(at.facts, *entry) != journal.Ours:
 		return nil, "its queue is not weir's: weir status"
 	case !followed:
-		return nil, fmt.Sprintf("its queue is %s, and only the rate of a CAKE can be followed",
+		return nil, fmt.Sprintf("its queue is %s, and only the rate of a CAKE or a bpf_shaper can be followed",
 			kernel.QueueOf(link.Tree))
 	}
 	usual := planned(*entry)
@@ -103,7 +105,7 @@ func (at situation) shaper(goal plan.Goal, target kernel.Target) (s *Shaper, why
 	}
 	s = &Shaper{Goal: goal, Dev: dev, Link: link.Index, Low: low, High: high, Usual: usual, AfterProvider: behind,
 		Tunnels: behind && !incoming && goal.Carries.Tunnels(), taken: countsWithoutHeader(link), root: root,
-		target: target}
+		stack: stack, target: target}
 	if own, there := at.facts.Link(goal.Dev); there {
 		s.NoLinkHeader = own.MAC == ""
 	}
@@ -113,7 +115,7 @@ func (at situation) shaper(goal plan.Goal, target kernel.Target) (s *Shaper, why
 	return s, ""
 }
 
-// planned is the rate of the CAKE that was set last, in bit/s.
+// planned is the rate of the queue that was set last, in bit/s.
 func planned(e journal.Entry) units.Rate {
 	var stack qdisc.Stack
 	switch last := e.Last().(type) {
@@ -132,15 +134,22 @@ func (s *Shaper) Close() error { return s.conn.Close() }
 // Rate is what was set last, in bit/s.
 func (s *Shaper) Rate() units.Rate { return qdisc.Rate(s.root.Spec) }
 
-// Cake is the queue.
-func (s *Shaper) Cake() qdisc.Cake {
-	cake, _ := s.root.Spec.(qdisc.Cake)
-	return cake
-}
+// Counts is how the queue counts packets.
+func (s *Shaper) Counts() qdisc.Framing { return qdisc.FramingOf(s.root.Spec) }
 
 // Stats are the queue's counters. An error is a device or a queue that is gone.
-func (s *Shaper) Stats() (qdisc.Stats, error) {
-	stats, found, err := s.conn.RootStats(s.Link)
+func (s *Shaper) Stats() (stats qdisc.Stats, err error) {
+	found := true
+	if s.root.Kind == qdisc.BPFShaping { // the kernel does not know how long packets wait in it
+		tree, err := s.store.host.tree(s.conn, s.Link)
+		if err != nil {
+			return stats, err
+		}
+		root, _ := tree.Root()
+		stats, found = root.Stats, root.Kind == qdisc.BPFShaping
+	} else {
+		stats, found, err = s.conn.RootStats(s.Link)
+	}
 	if err == nil && !found {
 		err = errors.New("its queue is gone")
 	}
@@ -221,8 +230,7 @@ func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err 
 // is the caller's.
 func (s *Shaper) Set(rate units.Rate) error {
 	rate = max(s.Low, min(s.High, rate))
-	next := s.Cake()
-	next.Bandwidth = rate
+	next := plan.AtRate(s.stack, rate)[0]
 	if err := s.conn.Change(s.Link, s.root, next); err != nil {
 		return err
 	}

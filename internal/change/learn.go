@@ -16,10 +16,10 @@ import (
 // Unmeasured is a goal whose rate is to be found.
 type Unmeasured struct {
 	Goal         plan.Goal
-	Link         int        // of the device
-	Speed        units.Rate // bit/s, of the device; 0: not known
-	Cake         qdisc.Cake // as it counts packets, the rate is to be found
-	NoLinkHeader bool       // the device's packets have no header
+	Link         int           // of the device
+	Speed        units.Rate    // bit/s, of the device; 0: not known
+	Counts       qdisc.Framing // packets, as the rate is to be found
+	NoLinkHeader bool          // the device's packets have no header
 
 	Forwarding []int // indexes of the devices by which forwarded packets leave for it
 }
@@ -41,8 +41,8 @@ func unmeasured(goal plan.Goal, at situation) (u Unmeasured, ok bool, err error)
 	}
 	link, there := at.facts.Link(goal.Dev)
 	stack, known := link.Tree.Stack()
-	cake, can := plan.CAKEFor(goal, at.journal.Before(at.facts))
-	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Cake: cake, NoLinkHeader: link.MAC == "",
+	counts, can := plan.CountsAs(goal, at.journal.Before(at.facts))
+	u = Unmeasured{Goal: goal, Link: link.Index, Speed: link.Speed, Counts: counts, NoLinkHeader: link.MAC == "",
 		Forwarding: plan.Forwarding(at.facts, goal.Dev)}
 	return u, there && can && !(known && stack.Shapes()), nil
 }

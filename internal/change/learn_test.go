@@ -37,7 +37,7 @@ func TestLearn(t *testing.T) {
 	s, m, goal := upUnknown(t)
 	file := m.f.Files[host.GoalFile]
 	all, err := s.Unknown()
-	if err != nil || len(all) != 1 || all[0].Link != 2 || all[0].Cake.Bandwidth == 0 {
+	if err != nil || len(all) != 1 || all[0].Link != 2 || !all[0].Counts.Raw {
 		t.Fatalf("to be found: %+v, %v", all, err)
 	}
 	if root, _ := m.f.Links[0].Tree.Root(); root.Kind == "cake" {
@@ -250,7 +250,7 @@ func TestUnmeasured(t *testing.T) {
 		m.f.Links[0].MAC, m.f.Links[0].Speed = "52:54:00:12:34:56", 1e9
 		c.edit(m)
 		u, ok, err := s.Unmeasured(plan.Goal{Dev: c.dev, Follow: plan.Auto})
-		if err != nil || ok != (c.link != 0) || ok && (u.Link != c.link || u.Cake.Bandwidth != 49.875e6 ||
+		if err != nil || ok != (c.link != 0) || ok && (u.Link != c.link || !u.Counts.Raw ||
 			u.NoLinkHeader != (c.link == 3) || (u.Speed == 1e9) != (c.link == 2)) {
 			t.Errorf("%s: %+v, %v, %v", name, u, ok, err)
 		}

@@ -240,6 +240,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 		status.Notes = append(status.Notes, plan.Note{Subject: "after a reboot",
 			Text: p.NotPersistent.What + ". To keep it: " + p.NotPersistent.Try})
 	}
+	status.Notes = append(status.Notes, plan.Overwritten(p.Goals, facts)...)
 	if whole, err := plan.Make(p.Goals, j.Before(facts)); err == nil {
 		status.Notes = append(append(status.Notes, broken(j, whole)...), plan.Overruled(whole, facts)...)
 	}

@@ -150,6 +150,8 @@ type Link struct {
 	Passes   []string   `json:"passes,omitempty"`   // what goes past that, as qdisc.Outer
 	// of a tunnel: what its packets come in, as qdisc.Outer; only root may know
 	Ports []string `json:"ports,omitempty"`
+	// of a WireGuard tunnel, by their keys; only root may know
+	Peers []Peer `json:"peers,omitempty"`
 	// the device to which a filter redirects all that arrives; Gone: to one that is no longer there
 	Redirect string `json:"redirect,omitempty"`
 	// the devices to which filters redirect what leaves by it, or some of that
@@ -176,6 +178,12 @@ func (l Link) Tunnel() string {
 		return "tunnel"
 	}
 	return ""
+}
+
+// Peer is one of a WireGuard tunnel's.
+type Peer struct {
+	Key     string   `json:"key"`     // public, in base64
+	Allowed []string `json:"allowed"` // prefixes that it may use, sorted: 10.8.0.7/32
 }
 
 // DefaultRoute is a way out.

@@ -24,9 +24,7 @@ func readTunnels(root fs.FS, f *Facts) {
 	for i, l := range f.Links {
 		switch l.Kind {
 		case "wireguard":
-			if port := wireGuardPort(l.Name); port != 0 {
-				f.Links[i].Ports = []string{fmt.Sprintf("udp/%d", port)}
-			}
+			f.Links[i].Ports, f.Links[i].Peers = wireGuard(l.Name)
 		case "tuntap":
 			names[l.Name] = true
 		}
@@ -43,19 +41,31 @@ func readTunnels(root fs.FS, f *Facts) {
 	}
 }
 
-// wireGuardPort asks the kernel; 0 if it does not say. It is asked only about a device that there is: so no module is
-// loaded for it.
-func wireGuardPort(name string) int {
+// wireGuard asks the kernel for a tunnel's port and peers; nothing if it does not say. It is asked only about a device
+// that there is: so no module is loaded for it.
+func wireGuard(name string) (ports []string, peers []Peer) {
 	c, err := wgctrl.New()
 	if err != nil {
-		return 0
+		return nil, nil
 	}
 	defer c.Close()
 	d, err := c.Device(name)
 	if err != nil {
-		return 0
+		return nil, nil
 	}
-	return d.ListenPort
+	if d.ListenPort != 0 {
+		ports = []string{fmt.Sprintf("udp/%d", d.ListenPort)}
+	}
+	for _, p := range d.Peers {
+		peer := Peer{Key: p.PublicKey.String(), Allowed: []string{}}
+		for _, a := range p.AllowedIPs {
+			peer.Allowed = append(peer.Allowed, a.String())
+		}
+		slices.Sort(peer.Allowed)
+		peers = append(peers, peer)
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return strings.Compare(a.Key, b.Key) })
+	return ports, peers
 }
 
 // Bounds of a look at what processes have open.

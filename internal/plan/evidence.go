@@ -22,6 +22,7 @@ const (
 	wholeEvidence
 	perQueueEvidence
 	separateEvidence
+	sharesEvidence
 	withoutCAKEEvidence
 	framingEvidence
 	ingressEvidence
@@ -114,6 +115,14 @@ var sentences = [...]sentence{
 		"rules/several-queues | cake_mq | goodput.client.A",
 		"rules/several-queues | cake_mq | goodput.client.B",
 		"rules/several-queues | Weir | goodput.client.A",
+	}, nil},
+	sharesEvidence: {"QEMU, 4 queues, 100mbit, 1 against 10 connections: %.1f and %.1f Mbit/s, and another " +
+		"client's echo waits %.2f ms at p99; with cake_mq %.1f and %.1f", []string{
+		"shaper/shares | bpf_shaper | goodput.client.A",
+		"shaper/shares | bpf_shaper | goodput.client.B",
+		"shaper/shares | bpf_shaper | added.p99",
+		"shaper/shares | cake_mq | goodput.client.A",
+		"shaper/shares | cake_mq | goodput.client.B",
 	}, nil},
 	withoutCAKEEvidence: {"lab, 50mbit, 48.3ms: an echo waits %.2f ms at p50 and %.2f at p99, where CAKE has %.2f " +
 		"and %.2f; 1 against 4 connections share %.1f : %.1f, where CAKE has %.1f : %.1f", []string{

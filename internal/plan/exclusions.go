@@ -69,9 +69,6 @@ func exclusions() []exclusion {
 		{option: clients, needs: []string{rateFigure},
 			what: "clients share a rate, and none is given",
 			try:  "--rate 1gbit, what the provider sold, beside --client"},
-		{option: clients, without: []string{follower},
-			what: "--follow changes the rate of a CAKE, which has none for each client",
-			try:  "--client and --rate without --follow"},
 		{option: clients, without: []string{"qdisc", "recipe", "prefer=l4s", "one-cake", oneCard},
 			what: "--client is for bpf_shaper on one device, so it goes with no other choice of a queue",
 			try:  "only --dev, --rate and --client, on a device whose packets have the clients' addresses"},
@@ -110,7 +107,7 @@ func (g Goal) said() words {
 		relayFollows: g.Follow != "" && g.Role == "relay",
 		oneCard:      g.Carries.oneCard(),
 		queueOnly:    g.Only,
-		clients:      g.Client != "" || g.ClientDefault != 0,
+		clients:      g.perClient(),
 	} {
 		if is {
 			said[name] = name

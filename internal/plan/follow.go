@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/internal/host"
@@ -125,7 +126,7 @@ func (g Goal) highest() units.Rate {
 func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, behind bool) {
 	low, high = g.bounds()
 	if !incoming && !g.Carries.oneCard() {
-		return shaped(low), shaped(high), false
+		return shaped(low), max(planned, shaped(high)), false
 	}
 	in, outward := g.Inward(), g.highest()
 	if g.Follow == Auto || in < low || in > high {
@@ -167,32 +168,45 @@ func (g Goal) Follows(now, of kernel.Value) bool {
 
 // Followed is the rate of a queue that a follower can change, in bit/s; false of any other.
 func Followed(s qdisc.Stack) (units.Rate, bool) {
-	if len(s) != 1 {
+	if len(s) == 0 {
 		return 0, false
 	}
-	cake, ok := s[0].(qdisc.Cake)
-	return cake.Bandwidth, ok && cake.Bandwidth != 0 && !cake.MultiQueue
+	switch q := s[0].(type) {
+	case qdisc.Cake:
+		return q.Bandwidth, len(s) == 1 && q.Bandwidth != 0 && !q.MultiQueue
+	case qdisc.BPFShaper:
+		return q.Rate, true
+	}
+	return 0, false
 }
 
 // AtRate is such a queue with another rate.
 func AtRate(s qdisc.Stack, rate units.Rate) qdisc.Stack {
-	cake, _ := s[0].(qdisc.Cake)
-	cake.Bandwidth = rate
-	return qdisc.Stack{cake}
+	s = slices.Clone(s)
+	switch q := s[0].(type) {
+	case qdisc.Cake:
+		q.Bandwidth = rate
+		s[0] = q
+	case qdisc.BPFShaper:
+		q.Rate = rate - rate%8 // bit/s, of whole bytes
+		s[0] = q
+	}
+	return s
 }
 
-// CAKEFor is the CAKE that a goal gets on a host once its rate is known: how that counts packets is how a rate for it
-// has to be found. False if there is none.
-func CAKEFor(g Goal, f host.Facts) (cake qdisc.Cake, ok bool) {
+// CountsAs is how the queue counts packets that a goal gets on a host once its rate is known: so a rate for it has to
+// be found. False if there is none that could be followed.
+func CountsAs(g Goal, f host.Facts) (counts qdisc.Framing, ok bool) {
 	const any = units.Rate(50e6)
 	g.Rate, g.Follow = any, ""
 	p, err := planFor(g, f)
 	for _, c := range p.Changes {
 		if q, is := c.New.(kernel.Queue); is && err == nil && c.Kind == kernel.Root && c.Name == p.Goals[0].Dev {
-			cake, ok = q.Stack[0].(qdisc.Cake)
+			counts = qdisc.FramingOf(q.Stack[0])
+			_, ok = Followed(q.Stack)
 		}
 	}
-	return cake, ok
+	return counts, ok
 }
 
 // Forwarding are the devices, by their index, by which a host sends what it forwards so that it leaves by one of them:

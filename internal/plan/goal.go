@@ -29,8 +29,8 @@ type Goal struct {
 	// what one CAKE carries on this host, as weir doctor --bench measures it; 0: it was not
 	OneCAKE units.Rate `json:"one_cake,omitempty" toml:"one_cake,omitempty"`
 	// of those whose rate or weight is their own; and the rate that each other client may not exceed
-	Client        qdisc.Clients `json:"client,omitempty" toml:"client,omitempty"`
-	ClientDefault units.Rate    `json:"client_default,omitempty" toml:"client_default,omitempty"`
+	Client        Clients    `json:"client,omitempty" toml:"client,omitempty"`
+	ClientDefault units.Rate `json:"client_default,omitempty" toml:"client_default,omitempty"`
 	// what the provider counts of a packet besides its IP part; as the device is seen to be when not said
 	Overhead qdisc.Framing  `json:"overhead,omitzero" toml:"overhead,omitempty"`
 	RTT      units.Duration `json:"rtt,omitempty" toml:"rtt,omitempty"` // to the farthest clients that matter
@@ -204,9 +204,9 @@ func rateField() Field {
 // clientField may be given several times.
 func clientField() Field {
 	f := fieldOf(Field{Name: "client", Type: "client", Seldom: true, Repeats: true,
-		Help: "a rate or a weight for one client, or for each in a prefix: `10.8.0.7=20mbit`, 10.8.0.0/24=weight:2; " +
-			"several times, or with commas between"},
-		func(g *Goal) *qdisc.Clients { return &g.Client }, qdisc.ParseClients)
+		Help: "a rate or a weight for one client, for each in a prefix, or for a WireGuard peer by its key: " +
+			"`10.8.0.7=20mbit`, 10.8.0.0/24=weight:2; several times, or with commas between"},
+		func(g *Goal) *Clients { return &g.Client }, parseClients)
 	f.Set = func(g *Goal, text string) (err error) {
 		if strings.TrimSpace(text) == "" {
 			return errors.New("no client is named")
@@ -214,7 +214,7 @@ func clientField() Field {
 		if g.Client != "" {
 			text = string(g.Client) + "," + text
 		}
-		g.Client, err = qdisc.ParseClients(text)
+		g.Client, err = parseClients(text)
 		return err
 	}
 	return f

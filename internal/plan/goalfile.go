@@ -15,7 +15,6 @@ import (
 
 	"weir/internal/hint"
 	"weir/internal/host"
-	"weir/internal/qdisc"
 )
 
 // GoalFile is /etc/weir.toml with these goals.
@@ -64,7 +63,7 @@ func ParseGoals(text string) (goals []Goal, err error) {
 			return nil, badGoals(lineOf(text, name, "dev"), fmt.Sprintf("the table of %s is about %s", name, g.Dev))
 		}
 		g.Dev = cmp.Or(g.Dev, name)
-		g.Client, _ = qdisc.ParseClients(string(g.Client)) // checkWords has read it
+		g.Client, _ = parseClients(string(g.Client)) // checkWords has read it
 		var refusal *hint.Error
 		if err := g.Check(); errors.As(err, &refusal) {
 			of := ""
@@ -132,7 +131,7 @@ func checkWords(text, name string, table map[string]any) error {
 				wrong = "follow: " + err.Error()
 			}
 		case field.Name == "client": // likewise
-			if _, err := qdisc.ParseClients(word); err != nil {
+			if _, err := parseClients(word); err != nil {
 				wrong = err.Error()
 			}
 		}

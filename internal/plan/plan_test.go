@@ -427,7 +427,46 @@ func ruled(t *testing.T) []planned {
 			name: "a rate and a weight for each client", goal: Goal{Rate: 50e6, RTT: ms(10), CC: "cubic",
 				Client: "10.8.0.0/24=weight:2,10.8.0.7=20mbit"},
 			facts: with(t, kernelWith("cake", "fq"), bpfShaper),
-			want:  "root: bpf_shaper rate 50mbit clients 10.8.0.0/24=weight:2,10.8.0.7=20mbit | fq\n" + lowat,
+			want: "root: bpf_shaper rate 50mbit clients 10.8.0.0/24=weight:2,10.8.0.7=20mbit | fq flow_limit 10000\n" +
+				lowat,
+		},
+		{
+			name: "a rate for each client both ways, that moves", goal: Goal{Rate: 50e6, Ingress: 20e6, RTT: ms(10),
+				CC: "cubic", Client: "10.8.0.7=5mbit,fd00::7=5mbit", Follow: "20mbit..50mbit"},
+			facts: with(t, kernelWith("fq"), bpfShaper),
+			want: "root: bpf_shaper rate 50mbit prefix6 128 clients 10.8.0.7=5mbit,fd00::7=5mbit | fq flow_limit " +
+				"10000\ningress: bpf_shaper rate 17mbit srchost prefix6 128 clients 10.8.0.7=5mbit,fd00::7=5mbit | " +
+				"fq flow_limit 10000\n" + lowat,
+		},
+		{
+			name: "a shaper on several queues", goal: Goal{Rate: 10e9, RTT: ms(1), CC: "cubic", FairTo: "src"},
+			facts: with(t, kernelWith("cake", "cake_mq", "fq", "mq"), bpfShaper, uplink(t, "mq | fq_codel", 4),
+				unknownSpeed),
+			want: "root: bpf_shaper rate 10gbit srchost | mq | fq limit 165125 flow_limit 165125\n" + lowat + wide10,
+		},
+		{
+			name:  "what one CAKE was seen to carry",
+			goal:  Goal{Rate: 3e9, RTT: ms(1), CC: "cubic", OneCAKE: 5e9},
+			facts: with(t, kernelWith("cake", "fq"), bpfShaper, unknownSpeed),
+			want:  "root: cake bandwidth 2.9925gbit besteffort dual-dsthost rtt 500ms\n" + lowat,
+		},
+		{
+			name: "a shaper without CAKE", goal: Goal{Rate: 50e6, RTT: ms(10), CC: "cubic", Follow: Auto},
+			facts: with(t, kernelWith("fq", "htb", "fq_codel"), bpfShaper),
+			want:  "root: bpf_shaper rate 50mbit | fq flow_limit 10000\n" + lowat,
+		},
+		{
+			name: "without CAKE and behind a translation", goal: Goal{Rate: 50e6, RTT: ms(10), Role: "relay",
+				Carries: "route", NAT: true},
+			facts: with(t, kernelWith("fq", "htb", "fq_codel"), bpfShaper),
+			want:  "root: htb rate 49.875mbit | fq_codel\n" + lowat + "\ntcp_ecn: 1",
+		},
+		{
+			name: "without CAKE, as nobody but root can tell", goal: Goal{Rate: 50e6, RTT: ms(10), CC: "cubic"},
+			facts: with(t, kernelWith("fq", "htb", "fq_codel"), func(f *host.Facts) {
+				f.Admin, f.Qdiscs[qdisc.BPFShaping] = false, host.Unknown
+			}),
+			want: "root: htb rate 49.875mbit | fq_codel\n" + lowat, notes: "only root can tell: sudo weir plan",
 		},
 		{
 			name: "a rate for each client, on several queues, by who sends",
@@ -435,7 +474,8 @@ func ruled(t *testing.T) []planned {
 				Client: "10.8.0.0/24=weight:2", ClientDefault: 50e6, FairTo: "src"},
 			facts: with(t, kernelWith("cake", "fq", "mq"), bpfShaper, uplink(t, "mq | fq_codel", 4), unknownSpeed),
 			want: "root: bpf_shaper rate 2gbit srchost clients " +
-				"0.0.0.0/0=50mbit,10.8.0.0/24=50mbit/weight:2,::/0=50mbit | mq | fq\n" + lowat,
+				"0.0.0.0/0=50mbit,10.8.0.0/24=50mbit/weight:2,::/0=50mbit | mq | fq limit 33025 flow_limit 33025\n" +
+				lowat,
 		},
 		{
 			name: "a queue and nothing else", goal: Goal{Qdisc: "bpf_dualpi2 rate 50mbit", Only: true},

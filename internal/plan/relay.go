@@ -434,10 +434,13 @@ func (g Goal) ShapesArriving() bool {
 	return g.Rate != 0 && g.Qdisc == "" && (g.Carries.has(Proxy) || g.Carries.has(Tunnel))
 }
 
-// Settled reports whether the tunnels that a goal unpacks are up and say in what they come. One that was made a moment
-// ago is and does neither.
+// Settled reports whether the tunnels that a goal unpacks are up and say in what they come, and whether its device has
+// the peers that it names. One that was made a moment ago does none of that.
 func Settled(g Goal, f host.Facts) bool {
 	link, _ := f.Link(g.Dev)
+	if _, missing, _ := g.Client.of(link); len(missing) > 0 {
+		return false
+	}
 	d := &draft{Goal: g, facts: f, link: link}
 	return !g.ShapesArriving() || !slices.ContainsFunc(f.Links, func(l host.Link) bool {
 		told := l.Kind == "wireguard" || l.Kind == "tuntap" // of others nobody is

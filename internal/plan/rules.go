@@ -230,8 +230,8 @@ func ownMemory(rate units.Rate) units.Size {
 // shaper plans for a rate that somebody else enforces.
 func (d *draft) shaper() error {
 	g, reason := d.Goal, hereReason(d.Goal.Rate)
-	if g.Client != "" || g.ClientDefault != 0 {
-		return d.perClient()
+	if g.perClient() {
+		return d.clients()
 	}
 	htb := d.htb(shaped(g.Rate))
 	root, ok := d.link.Tree.Root()
@@ -246,42 +246,19 @@ func (d *draft) shaper() error {
 			return err
 		}
 	}
-	if d.takes("cake") {
+	switch {
+	case d.takes("cake"):
 		return d.cake(reason)
+	case d.takesShaper():
+		return d.share("kernel "+d.facts.Kernel+" has no CAKE to use, so", sharesEvidence.String())
 	}
 	d.needCAKE()
+	d.mayTakeShaper()
 	if d.takes("htb", "fq_codel") {
 		return d.root(append(htb, fqCodel(interval(g.RTT))), d.withoutCAKE(reason),
 			withoutCAKEEvidence.String())
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
-}
-
-// perClient plans a rate or a weight for each client, which CAKE has not.
-func (d *draft) perClient() error {
-	g, f := d.Goal, d.framing()
-	q := qdisc.New[qdisc.BPFShaper]()
-	q.Overhead, q.ATM, q.MPU, q.Raw = f.Overhead, f.ATM, f.MPU, f.Raw
-	q.Rate, q.Clients = g.Rate, g.Client
-	if g.ClientDefault != 0 {
-		var err error
-		if q.Clients, err = g.Client.Or(g.ClientDefault); err != nil {
-			return &hint.Error{What: err.Error(), Usage: true}
-		}
-	}
-	if g.FairTo == "src" {
-		q.Side = "srchost"
-	}
-	below := plain("fq")
-	if d.link.TxQueues > 1 {
-		below = plain("mq", "fq")
-	}
-	if g.Ingress != 0 {
-		d.note("incoming traffic", "shared evenly between clients: --client is for what leaves")
-	}
-	return d.root(append(qdisc.Stack{q}, below...), "clients share "+g.Rate.String()+
-		" by their weights, none above its own rate; 99 % of it is sent, so that packets wait here",
-		"none: the choice is yours")
 }
 
 // withoutCAKE says what is done instead, beside the reason for it and, for programs that read the plan, as a note.
@@ -293,7 +270,7 @@ func (d *draft) withoutCAKE(reason string) string {
 
 // needCAKE says that a goal which is to be followed cannot be.
 func (d *draft) needCAKE() {
-	if d.Goal.Follow != "" && !d.takes("cake") {
+	if d.Goal.Follow != "" && !d.takes("cake") && !d.takesShaper() {
 		without := "leave --follow out"
 		if d.Goal.Unknown() { // --rate auto follows, too
 			without = "give --rate a rate"
@@ -352,6 +329,11 @@ func (d *draft) cake(reason string) error {
 	g := d.Goal
 	q, queues := d.newCake(shaped(g.Rate), d.ownInterval()), ""
 	switch {
+	case d.wide() && d.takesShaper():
+		d.warn(d.link.Name, "%s was tried at up to 1gbit on emulated CPUs, and simulated at 25gbit. What it does on "+
+			"this card, weir measure tells; --qdisc has others", qdisc.BPFShaping)
+		return d.share(fmt.Sprintf("one CAKE carries %s and has one lock: here",
+			cmp.Or(g.OneCAKE, assumedCAKE)), sharesEvidence.String())
 	case d.wide() && g.OneCAKE == 0:
 		queues = d.unmeasured(&q)
 	case d.wide():
@@ -478,6 +460,9 @@ func (d *draft) shapeIngress() error {
 	g := d.Goal
 	rate := g.Ingress * 85 / 100
 	reason := "let the provider's queue run empty: 85 % of " + g.Ingress.String()
+	if g.perClient() {
+		return d.incomingClients(rate, reason)
+	}
 	if d.takes("cake") {
 		// Fair to the same hosts as what leaves, which are at the other end of what arrives.
 		q, side := d.newCake(rate, interval(g.RTT)), "the hosts beyond that send it"

@@ -24,7 +24,21 @@ func (d *draft) carried() units.Rate { return cmp.Or(d.Goal.OneCAKE, assumedCAKE
 
 // wide reports whether a rate is above what one CAKE carries.
 func (d *draft) wide() bool {
-	return d.Goal.Rate > d.carried() && d.Goal.Follow == "" // of one CAKE alone the rate can be followed
+	// Of one CAKE, or of a bpf_shaper, the rate can be followed.
+	return d.Goal.Rate > d.carried() && (d.Goal.Follow == "" || d.takesShaper())
+}
+
+// takesShaper reports whether a bpf_shaper can have CAKE's place. It does not look behind a translation of addresses.
+func (d *draft) takesShaper() bool {
+	return d.facts.Qdiscs[qdisc.BPFShaping] == host.Yes && d.takes("fq") && !d.Goal.NAT
+}
+
+// mayTakeShaper says where only root can tell that.
+func (d *draft) mayTakeShaper() {
+	if !d.facts.Admin && d.facts.Qdiscs[qdisc.BPFShaping] == host.Unknown && !d.Goal.NAT {
+		d.warn(d.link.Name, "weir up would use weir's own %s if kernel %s takes it, which only root can tell: sudo "+
+			"weir plan", qdisc.BPFShaping, d.facts.Kernel)
+	}
 }
 
 // takesCAKEMQ reports whether the kernel has cake_mq for sure, and nothing speaks against it.
@@ -34,6 +48,7 @@ func (d *draft) takesCAKEMQ() bool {
 
 // unmeasured plans for a wide link where it is not known what one CAKE carries on this host.
 func (d *draft) unmeasured(q *qdisc.Cake) (queues string) {
+	d.mayTakeShaper()
 	if d.link.TxQueues == 1 {
 		return ""
 	}
@@ -59,6 +74,7 @@ func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
 // spread plans for a rate that one CAKE does not carry, as was measured. What is fair to clients comes first. It
 // returns false where no CAKE carries it.
 func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
+	d.mayTakeShaper()
 	queue := units.Rate(d.link.TxQueues)
 	switch {
 	case d.sendsOwnTCP() && d.Goal.Rate <= wholeCarries*d.carried():

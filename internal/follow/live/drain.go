@@ -40,7 +40,7 @@ func Drain(ctx context.Context, store change.Store, dev string, each func(time.D
 			err = fmt.Errorf("%w: %w", ErrSlow, errBack)
 		}
 	}()
-	e, err := open(dev, shaper.Cake(), shaper.NoLinkHeader, maxSearchLooked, nil)
+	e, err := open(dev, shaper.Counts(), shaper.NoLinkHeader, maxSearchLooked, nil)
 	if err != nil {
 		return d, err
 	}

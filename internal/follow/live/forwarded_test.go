@@ -58,7 +58,7 @@ func TestPassed(t *testing.T) {
 		"it was forgotten": {passing("192.0.2.1:1", 500, 0, 1), nil},
 		"it has no RTT":    {passing("192.0.2.1:1", 30_000, 2000, 0), nil},
 	} {
-		e := eye{least: map[netip.Addr]time.Duration{}, cake: qdisc.Cake{Raw: true},
+		e := eye{least: map[netip.Addr]time.Duration{}, counts: qdisc.Framing{Raw: true},
 			forwarded: &forwarded{seed: seed, rates: map[rtt.ID]float64{before.ID: 50}}}
 		if got := e.passed([]pair{{before, c.now}}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v", name, got)

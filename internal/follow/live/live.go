@@ -26,6 +26,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/units"
 	"weir/internal/wire"
 )
@@ -165,7 +166,7 @@ func prepare(u change.Unmeasured, share float64) (s listener, err error) {
 	if s.conn, err = qdisc.Dial(0); err != nil {
 		return s, err
 	}
-	if s.eye, err = open(u.Goal.Dev, u.Cake, u.NoLinkHeader, maxSearchLooked, u.Forwarding); err != nil {
+	if s.eye, err = open(u.Goal.Dev, u.Counts, u.NoLinkHeader, maxSearchLooked, u.Forwarding); err != nil {
 		s.conn.Close()
 		return s, err
 	}
@@ -310,12 +311,12 @@ func follows(s *change.Shaper) (controller, *eye, error) {
 	told := follow.Told{Link: s.Goal.Inward(), Usual: s.Usual, Low: s.Low, High: s.High}
 	if s.Tunnels {
 		return follow.NewTunnels(s.Rate(), told),
-			&eye{begin: sinceBoot(), cake: s.Cake(), bare: s.NoLinkHeader, received: s.Received}, nil
+			&eye{begin: sinceBoot(), counts: s.Counts(), bare: s.NoLinkHeader, received: s.Received}, nil
 	}
 	if s.AfterProvider {
-		return follow.NewInward(s.Rate(), told), &eye{begin: sinceBoot(), cake: s.Cake(), bare: s.NoLinkHeader}, nil
+		return follow.NewInward(s.Rate(), told), &eye{begin: sinceBoot(), counts: s.Counts(), bare: s.NoLinkHeader}, nil
 	}
-	e, err := open(s.Goal.Dev, s.Cake(), s.NoLinkHeader, maxLooked, s.Forwards)
+	e, err := open(s.Goal.Dev, s.Counts(), s.NoLinkHeader, maxLooked, s.Forwards)
 	return follow.New(s.Rate(), s.Low, s.High), e, err
 }
 
@@ -427,7 +428,7 @@ type eye struct {
 	few         int           // that are looked at each time
 	ofAll       float64       // of a core, that looks at all may take
 	begin       time.Duration // since the boot
-	cake        qdisc.Cake
+	counts      qdisc.Framing
 	bare        bool                           // the device's packets have no header
 	received    func() (qdisc.Received, error) // of a relay with tunnels: what has come in by its card
 	due         time.Time                      // of the next look at all connections
@@ -440,12 +441,12 @@ type eye struct {
 }
 
 // open prepares looks at the connections that pass a device's queue, and at forwarded ones behind some devices.
-func open(dev string, cake qdisc.Cake, bare bool, few int, forwarding []int) (*eye, error) {
+func open(dev string, counts qdisc.Framing, bare bool, few int, forwarding []int) (*eye, error) {
 	connections, err := host.OpenConnections()
 	if err != nil {
 		return nil, err
 	}
-	e := &eye{connections: connections, few: few, ofAll: maxListCPU, begin: sinceBoot(), cake: cake,
+	e := &eye{connections: connections, few: few, ofAll: maxListCPU, begin: sinceBoot(), counts: counts,
 		bare: bare, least: map[netip.Addr]time.Duration{}}
 	if e.ways, err = openWays(dev); err != nil {
 		connections.Close()
@@ -494,7 +495,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 			return l, nil
 		}
 		r, err := e.received()
-		l.Came = counted(e.cake, float64(r.Bytes), float64(r.Packets), min(wire.EthernetHeader, e.header(stats)))
+		l.Came = counted(e.counts, float64(r.Bytes), float64(r.Packets), min(wire.EthernetHeader, e.header(stats)))
 		return l, err
 	}
 	if now := time.Now(); !now.Before(e.due) {
@@ -668,9 +669,9 @@ func (e *eye) base(to netip.Addr, own time.Duration) time.Duration {
 	return least
 }
 
-// sent is how many bytes a CAKE has sent, as its shaper counts them.
+// sent is how many bytes a queue has sent, as its shaper counts them.
 func (e *eye) sent(s qdisc.Stats) float64 {
-	return counted(e.cake, float64(s.Bytes), float64(s.Packets), e.header(s))
+	return counted(e.counts, float64(s.Bytes), float64(s.Packets), e.header(s))
 }
 
 // header is what there is before each packet, in bytes, as a CAKE has seen it: a mean that begins with 0. It is
@@ -683,8 +684,8 @@ func (e *eye) header(s qdisc.Stats) float64 {
 	return max(wire.EthernetHeader, float64(x.AvgOverhead))
 }
 
-// counted is what a CAKE's shaper counts of bytes in packets that a device counts with that header.
-func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
+// counted is what a shaper counts of bytes in packets that a device counts with that header.
+func counted(q qdisc.Framing, bytes, packets, header float64) float64 {
 	if q.Raw {
 		return bytes
 	}
@@ -699,10 +700,10 @@ func counted(q qdisc.Cake, bytes, packets, header float64) float64 {
 // timestampsOption is of a connection whose packets carry the time (TCPI_OPT_TIMESTAMPS, of include/uapi/linux/tcp.h).
 const timestampsOption = 1
 
-// size is what a CAKE counts of a connection's full packet, in bytes.
+// size is what a shaper counts of a connection's full packet, in bytes.
 func (e *eye) size(to netip.Addr, mss uint32, times bool) float64 {
 	const four, six, tcp, stamps = 20, 40, 20, 12 // RFC 791, 8200, 9293, 7323
-	q, packet := e.cake, int64(mss)+tcp+six
+	q, packet := e.counts, int64(mss)+tcp+six
 	if to.Unmap().Is4() {
 		packet += four - six
 	}
@@ -722,8 +723,11 @@ func (e *eye) size(to netip.Addr, mss uint32, times bool) float64 {
 	return float64(packet)
 }
 
-// ownDelay is how long packets have waited in a CAKE of late: the peak of those tins in which some wait now.
+// ownDelay is how long packets have waited in a queue of late: in CAKE the peak of those tins in which some wait now.
 func ownDelay(s qdisc.Stats) (most time.Duration) {
+	if x, is := s.X.(shaper.Stats); is && s.Backlog > 0 {
+		return time.Duration(x.Wait)
+	}
 	x, _ := s.X.(qdisc.CakeStats)
 	for _, tin := range x.Tins {
 		if tin.Backlog > 0 {

@@ -92,7 +92,7 @@ func TestCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := eye{cake: stack[0].(qdisc.Cake)}
+		e := eye{counts: qdisc.FramingOf(stack[0])}
 		if got := e.sent(thousand); math.Abs(got-want) > 1 {
 			t.Errorf("%s: %.0f, want %.0f", text, got, want)
 		}
@@ -107,7 +107,7 @@ func TestCounted(t *testing.T) {
 		"PPP":                            {0, true, 1_552_000},
 	} {
 		thousand.X = qdisc.CakeStats{AvgOverhead: c.seen}
-		e := eye{cake: qdisc.Cake{Overhead: 38}, bare: c.bare}
+		e := eye{counts: qdisc.Framing{Overhead: 38}, bare: c.bare}
 		if got := e.sent(thousand); got != c.want {
 			t.Errorf("with %s: %.0f", name, got)
 		}
@@ -251,26 +251,26 @@ func TestNetwork(t *testing.T) {
 func TestSize(t *testing.T) {
 	const mss = 1448
 	for _, c := range []struct {
-		cake    qdisc.Cake
+		counts  qdisc.Framing
 		to      string
 		options uint8
 		want    float64
 	}{
-		{qdisc.Cake{Raw: true}, "192.0.2.1:443", 1, 1514},
-		{qdisc.Cake{Raw: true}, "[::ffff:192.0.2.1]:443", 1, 1514},
-		{qdisc.Cake{Raw: true}, "192.0.2.1:443", 0, 1502},
-		{qdisc.Cake{Raw: true}, "[2001:db8::1]:443", 1, 1534},
-		{qdisc.Cake{Overhead: 38}, "192.0.2.1:443", 1, 1538},
-		{qdisc.Cake{MPU: 1600}, "192.0.2.1:443", 1, 1600},
-		{qdisc.Cake{ATM: "atm", Overhead: 32}, "192.0.2.1:443", 1, 32 * 53},
+		{qdisc.Framing{Raw: true}, "192.0.2.1:443", 1, 1514},
+		{qdisc.Framing{Raw: true}, "[::ffff:192.0.2.1]:443", 1, 1514},
+		{qdisc.Framing{Raw: true}, "192.0.2.1:443", 0, 1502},
+		{qdisc.Framing{Raw: true}, "[2001:db8::1]:443", 1, 1534},
+		{qdisc.Framing{Overhead: 38}, "192.0.2.1:443", 1, 1538},
+		{qdisc.Framing{MPU: 1600}, "192.0.2.1:443", 1, 1600},
+		{qdisc.Framing{ATM: "atm", Overhead: 32}, "192.0.2.1:443", 1, 32 * 53},
 	} {
 		to := netip.MustParseAddrPort(c.to).Addr()
-		e := eye{cake: c.cake}
+		e := eye{counts: c.counts}
 		if got := e.size(to, mss, c.options&timestampsOption != 0); got != c.want {
-			t.Errorf("%+v to %s: %g, and not %g", c.cake, c.to, got, c.want)
+			t.Errorf("%+v to %s: %g, and not %g", c.counts, c.to, got, c.want)
 		}
 	}
-	e := eye{cake: qdisc.Cake{Raw: true}, bare: true}
+	e := eye{counts: qdisc.Framing{Raw: true}, bare: true}
 	if got := e.size(netip.MustParseAddr("192.0.2.1"), mss, true); got != 1500 {
 		t.Errorf("by PPP: %g", got)
 	}
@@ -379,12 +379,12 @@ func TestManyConnections(t *testing.T) {
 // Behind the provider's queue the shaper's counters are enough: what left, waits and was dropped has come. With tunnels
 // the link has delivered what came in by the card, in packets of the shaper's framing.
 func TestCame(t *testing.T) {
-	e := eye{begin: sinceBoot(), cake: qdisc.Cake{Raw: true}}
+	e := eye{begin: sinceBoot(), counts: qdisc.Framing{Raw: true}}
 	l, err := e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 700, Backlog: 3028, Drops: 2})
 	if err != nil || l.Came != 1_000_000+3028+2*1514 || l.Here != l.Came || len(l.Connections) != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	e = eye{begin: sinceBoot(), cake: qdisc.Cake{Overhead: 38}, received: func() (qdisc.Received, error) {
+	e = eye{begin: sinceBoot(), counts: qdisc.Framing{Overhead: 38}, received: func() (qdisc.Received, error) {
 		return qdisc.Received{Packets: 1000, Bytes: 1_514_000}, nil
 	}}
 	l, err = e.look(qdisc.Stats{Bytes: 1_000_000, Packets: 1000, X: qdisc.CakeStats{AvgOverhead: 18}})
@@ -399,7 +399,7 @@ func TestCame(t *testing.T) {
 
 // A look uses a clock that only goes forward: a step of the clock on the wall is not in it.
 func TestClock(t *testing.T) {
-	e := eye{begin: sinceBoot(), cake: qdisc.Cake{Raw: true}}
+	e := eye{begin: sinceBoot(), counts: qdisc.Framing{Raw: true}}
 	var boot unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil ||
 		(time.Duration(boot.Nano())-e.begin).Abs() > time.Minute {
@@ -457,8 +457,8 @@ func BenchmarkFollow10000(b *testing.B) {
 	must(err)
 	defer connections.Close()
 	e := &eye{connections: connections, few: maxLooked, ofAll: maxListCPU, begin: sinceBoot(),
-		cake:  qdisc.Cake{Raw: true},
-		least: map[netip.Addr]time.Duration{}}
+		counts: qdisc.Framing{Raw: true},
+		least:  map[netip.Addr]time.Duration{}}
 	f := follow.New(100e6, 20e6, 400e6)
 	cpu := func() time.Duration {
 		var u unix.Rusage
