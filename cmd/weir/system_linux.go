@@ -38,6 +38,7 @@ func commands() []*cobra.Command {
 		newServeCommand(),
 		newDualPI2Command(),
 		newCCCommand(),
+		newClientsCommand(),
 		newLabMovedCommand(),
 	}
 }

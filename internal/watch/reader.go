@@ -23,6 +23,7 @@ import (
 	"weir/internal/meter/live"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 )
 
 // Reader looks at the host in the network namespace of the calling thread, which it must stay on.
@@ -45,8 +46,12 @@ type Reader struct {
 
 // device is one whose queue is looked at.
 type device struct {
-	link host.Link
-	fold Fold
+	link   host.Link
+	fold   Fold
+	shares chore // of a bpf_shaper's clients
+	seen   []shaper.ClientStats
+	seenAt time.Time
+	rates  []shaper.ClientRate
 }
 
 // chore is what is done now and then. It may take so large a share of a core: what costs more is done less often.
@@ -210,7 +215,7 @@ func (r *Reader) look() *live.Result {
 // now says which link it is. Another one starts anew.
 func (d *device) now(l host.Link) {
 	if l.Index != d.link.Index || l.Name != d.link.Name {
-		d.fold = Fold{}
+		*d = device{}
 	}
 	d.link = l
 }
@@ -242,5 +247,26 @@ func (d *device) end(conn *qdisc.Conn) *Ended {
 	if strings.HasPrefix(root.Kind, dualpi2.Prefix) && root.Spec == nil {
 		q.Hidden = "what the BPF queue holds by itself only root can see (CAP_SYS_ADMIN)"
 	}
+	if root.Kind == qdisc.BPFShaping {
+		d.shares.every, d.shares.share = time.Second, 0.003
+		d.shares.do(d.lookAtClients)
+		q.Clients = d.rates
+	}
 	return &Ended{q, d.fold.End(at, q)}
+}
+
+// lookAtClients says what a shaper's clients did since the look before.
+func (d *device) lookAtClients() {
+	const most = 100
+	now, err := shaper.ReadClients(d.link.Index)
+	if err != nil {
+		d.seen, d.seenAt, d.rates = nil, time.Time{}, nil
+		return
+	}
+	at := time.Now()
+	if !d.seenAt.IsZero() {
+		d.rates = shaper.Rates(d.seen, now, at.Sub(d.seenAt))
+		d.rates = d.rates[:min(len(d.rates), most)]
+	}
+	d.seen, d.seenAt = now, at
 }

@@ -64,7 +64,8 @@ func (v View) Lines(s State) []string {
 	if v.Height == 0 || v.Height >= tall {
 		most = many
 	}
-	top, middle := slices.Concat(v.head(s), v.followed(s), v.verdict(s)), slices.Concat(v.parts(s), v.incoming(s))
+	top, middle := slices.Concat(v.head(s), v.followed(s), v.verdict(s)), slices.Concat(v.parts(s), shares(s.Out),
+		v.incoming(s), shares(s.In))
 	bottom := slices.Concat(v.senders(s), v.goal(s), v.findings(s, most))
 	if v.Height == 0 { // there is room to read each to its end
 		bottom = v.wrapped(bottom)
@@ -259,6 +260,31 @@ func (v View) parts(s State) []string {
 				figure(float64(p.Delay)/1e6), whole(p.Drops, seconds), whole(p.Marks, seconds))
 		}
 		lines = append(lines, fmt.Sprintf("%-12s %10s %s", p.Name, whole(p.Packets, seconds), rest))
+	}
+	return lines
+}
+
+// shares are the busiest clients of a bpf_shaper.
+func shares(t Track) (lines []string) {
+	const (
+		most = 5
+		head = "%-26s %10s %8s %10s %10s %7s %7s"
+	)
+	for i, c := range t.Clients {
+		if i == 0 {
+			lines = append(lines, fmt.Sprintf(head, "client", "Mbit/s", "share", "at most", "waits ms", "drops",
+				"marks"))
+		}
+		if i == most {
+			return append(lines, fmt.Sprintf("… %d more: weir clients", len(t.Clients)-most))
+		}
+		limit := "-"
+		if c.Limit != 0 {
+			limit = figure(float64(c.Limit) / 1e6)
+		}
+		lines = append(lines, fmt.Sprintf(head, c.Client, figure(float64(c.Rate)/1e6),
+			fmt.Sprintf("%.0f %%", 100*float64(c.Share)), limit, figure(float64(c.Wait)/1e6), fmt.Sprint(c.Drops),
+			fmt.Sprint(c.Marks)))
 	}
 	return lines
 }

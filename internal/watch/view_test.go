@@ -22,6 +22,7 @@ import (
 	"weir/internal/kernel"
 	"weir/internal/meter/live"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/stats"
 	"weir/internal/tcp"
 	"weir/internal/text"
@@ -100,17 +101,26 @@ func TestScreen(t *testing.T) {
 	}
 	senders.Add(Event{BBR: sendersOf([]bbr.Connection{model("CRUISE", true), model("UP", false), model("CRUISE", true),
 		{Version: "0123abcd"}})})
+	shaped := busy()
+	for i := range 7 {
+		shaped.Out.Clients = append(shaped.Out.Clients, shaper.ClientRate{Client: fmt.Sprint("10.8.0.", i), Weight: 1,
+			Rate: units.Rate(20e6 / (i + 1)), Share: units.Share(0.4 / float64(i+1)), Drops: uint64(i),
+			Wait: units.Duration(i) * 1e6})
+	}
+	shaped.Out.Kind, shaped.Out.Clients[0].Limit = "bpf_shaper", 20e6
+	shaped.In.Clients = []shaper.ClientRate{{Client: "2001:db8:1234:5678::/64", Rate: 5e5, Share: 1, Marks: 3}}
 	for name, c := range map[string]struct {
 		s State
 		v View
 	}{
-		"bpf_bbr": {senders, View{Width: 100}},
-		"80x24":   {busy(), View{Width: 80, Height: 24}},
-		"200x60":  {busy(), View{Width: 200, Height: 60}},
-		"once":    {busy(), View{Width: 100}},
-		"paused":  {paused, View{Width: 80, Height: 30, Paused: true, Sort: 1, Filter: "2001", Typing: true}},
-		"unseen":  {unseen, View{Width: 80, Height: 24}},
-		"start":   {State{}, View{Width: 80, Height: 24}},
+		"bpf_shaper": {shaped, View{Width: 100}},
+		"bpf_bbr":    {senders, View{Width: 100}},
+		"80x24":      {busy(), View{Width: 80, Height: 24}},
+		"200x60":     {busy(), View{Width: 200, Height: 60}},
+		"once":       {busy(), View{Width: 100}},
+		"paused":     {paused, View{Width: 80, Height: 30, Paused: true, Sort: 1, Filter: "2001", Typing: true}},
+		"unseen":     {unseen, View{Width: 80, Height: 24}},
+		"start":      {State{}, View{Width: 80, Height: 24}},
 
 		"followed-80x24":  {cut, View{Width: 80, Height: 24}},
 		"followed-200x60": {cut, View{Width: 200, Height: 60}},

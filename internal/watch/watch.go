@@ -20,6 +20,7 @@ import (
 	"weir/internal/kernel"
 	"weir/internal/meter/live"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/units"
 )
 
@@ -35,6 +36,9 @@ type Queue struct {
 	Stats  qdisc.Stats   `json:"-"`               // the root's
 	Parts  []kernel.Part `json:"parts,omitempty"`
 	Hidden string        `json:"hidden,omitempty"` // what of it cannot be seen, and why
+
+	// of a bpf_shaper, those that sent or lost something of late: the busiest 100, the fastest first
+	Clients []shaper.ClientRate `json:"clients,omitempty"`
 }
 
 // Counts is how often a queue is looked at.
