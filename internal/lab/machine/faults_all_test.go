@@ -68,6 +68,7 @@ func faults() []fault {
 		{name: "DualPI2 in BPF, then a reboot", on: one, suites: []string{"sid"}, run: l4sReboots},
 		{name: "DualPI2 in BPF, and another's TCX programs write its note", on: one, suites: []string{"sid"},
 			run: overwritten},
+		{name: "a rate for each client both ways, then a reboot", on: one, quick: true, run: clientsReboot},
 		{name: "weir's congestion control, then a reboot", on: one, quick: true, run: controlReboots},
 		{name: "weir's congestion control, and an upgrade beside open connections", on: one, quick: true,
 			run: controlUpgraded},
@@ -76,7 +77,7 @@ func faults() []fault {
 	for _, f := range filters() {
 		list = append(list, fault{name: "a queue with filters: " + f.kind, on: one, run: f.run})
 	}
-	for _, k := range kills("weir down") {
+	for _, k := range slices.Concat(kills("weir down"), clientKills()) {
 		list = append(list, fault{name: "SIGKILL at every step: " + k.name, on: one, suites: released, run: k.run})
 	}
 	const two = " (beside another uplink)"
@@ -215,9 +216,11 @@ func twoAtOnce(s *subject) {
 	s.holds(asPlanned, "two at once", inForce(goalRate)+" || "+inForce(earlierRate))
 }
 
-// refused is a script that succeeds if a command fails with one line, and a hint, and nothing else.
+// refused is a script that succeeds if a command fails with one line, and a hint, and nothing else. How long it takes
+// is told while it does, where this host is busy.
 func refused(command string) string {
-	return command + ` >/run/out 2>/run/err && exit 1; cat /run/out /run/err; [ ! -s /run/out ] && [ "$(wc -l </run/err)" -le 2 ] && grep -q '^weir: ' /run/err`
+	return command + ` >/run/out 2>/run/err && exit 1; cat /run/out /run/err; sed -i '/ · [0-9]*s$/d' /run/err
+		[ ! -s /run/out ] && [ "$(wc -l </run/err)" -le 2 ] && grep -q '^weir: ' /run/err`
 }
 
 func fullDisk(s *subject) {
@@ -245,7 +248,7 @@ func noCake(s *subject) {
 	s.sh(away)
 	before := s.look()
 	said := s.sh("weir plan --rate 50mbit; weir up --yes --rate 50mbit && tc qdisc show dev $dev")
-	for _, want := range []string{"htb rate 49.875mbit", "qdisc fq_codel", "without CAKE"} {
+	for _, want := range []string{"bpf_shaper rate 50mbit", "qdisc fq ", "has no CAKE to use"} {
 		if !strings.Contains(said, want) {
 			s.fails("%q is missing:\n%s", want, said)
 			return
@@ -474,6 +477,16 @@ func kills(down string) []kill {
 		{"confirm", "weir up --timeout 1h " + goal, "weir confirm"},
 		{"down", "weir up --timeout 1h " + goal + " && weir confirm", down},
 		{"recover", "weir up --timeout 1h " + goal, "weir recover"},
+	}
+}
+
+// clientGoal has a program of weir's at both ends of the uplink.
+const clientGoal = goal + " --ingress 20mbit --client 10.0.2.2=5mbit --client-default 10mbit"
+
+func clientKills() []kill {
+	return []kill{
+		{"up --yes, a rate for each client", "", "weir up --yes " + clientGoal},
+		{"down, a rate for each client", "weir up --timeout 1h " + clientGoal + " && weir confirm", "weir down"},
 	}
 }
 
@@ -722,7 +735,7 @@ func losesCake(s *subject) {
 	s.sh(away)
 	s.reboot()
 	s.holds(asPlanned, "no cake any more", "weir status | tee /dev/stderr | grep -q cake && journalctl -b "+
-		"--no-pager -t weir | tee /dev/stderr | grep -q 'without CAKE'")
+		"--no-pager -t weir | tee /dev/stderr | grep -q 'has no CAKE'")
 }
 
 // filter is a kind of filter or action, and some of it at a queue.
@@ -930,6 +943,22 @@ func elsewhere(s *subject) {
 }
 
 // controlReboots has a congestion control in BPF kept over a reboot, and taken away from all network namespaces.
+func clientsReboot(s *subject) {
+	const shaped = "weir status && weir clients | grep -c ' bpf_shaper rate ' | grep -qx 2"
+	found := s.look()
+	s.sh("weir up " + clientGoal + " && weir confirm")
+	s.persists()
+	s.holds(asPlanned, "a rate for each client", shaped)
+	s.reboot()
+	s.holds(asPlanned, "after the reboot", shaped)
+	s.sh("tc qdisc replace dev $dev root pfifo limit 7")
+	s.holds(asPlanned, "another queue below it", "! weir status && weir up --yes && "+shaped)
+	s.sh(s.down)
+	s.same(asBefore, acrossBoots(s.look()), acrossBoots(found), "taken down after the reboot")
+	s.holds(asBefore, "no program is left", "! weir clients && ! dmesg | grep -E "+
+		"'WARNING|BUG|Oops'")
+}
+
 func controlReboots(s *subject) {
 	const chosen = `[ "$(sysctl -n net.ipv4.tcp_congestion_control)" = bpf_bbr ]`
 	found := s.look()

@@ -356,11 +356,9 @@ func (r relayReport) check(t *testing.T) {
 	}
 }
 
-// TestRelays: real programs that relay, on a host with one card, before and with Weir.
-func TestRelays(t *testing.T) {
-	if !everything {
-		t.Skipf("skipped here: %s runs in make test-machines", t.Name())
-	}
+// relayMachine is a Debian that has what relays are made of.
+func relayMachine(t *testing.T) (m *Machine, suite string) {
+	t.Helper()
 	dir := t.TempDir()
 	image, err := Build(t.Context(), "trixie", Relay)
 	if errors.Is(err, ErrNoTools) {
@@ -369,14 +367,22 @@ func TestRelays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := image.Start(t.Context(), Options{Manager: Networkd, Files: map[string]string{
+	if m, err = image.Start(t.Context(), Options{Manager: Networkd, Files: map[string]string{
 		"/usr/bin/weir":                 program(t, dir, "weir/cmd/weir"),
 		"/usr/lib/weir-test/keystrokes": program(t, dir, "weir/internal/lab/machine/keystrokes"),
-	}})
-	if err != nil {
+	}}); err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(func() { m.Close() })
+	return m, image.Suite
+}
+
+// TestRelays: real programs that relay, on a host with one card, before and with Weir.
+func TestRelays(t *testing.T) {
+	if !everything {
+		t.Skipf("skipped here: %s runs in make test-machines", t.Name())
+	}
+	m, suite := relayMachine(t)
 	if err := m.Must(t.Context(), prelude+world); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +395,7 @@ func TestRelays(t *testing.T) {
 		t.Run(r.with, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), longestFault)
 			defer cancel()
-			s := &subject{T: t, ctx: ctx, m: m, suite: image.Suite, man: Networkd}
+			s := &subject{T: t, ctx: ctx, m: m, suite: suite, man: Networkd}
 			s.must(m.Reset(ctx, built))
 			report := r.run(s)
 			t.Log("\n" + relayHead[strings.Index(relayHead, "| relay"):] + report.row())
