@@ -424,7 +424,7 @@ func TestNotFollowed(t *testing.T) {
 	must[Outcome](t)(s.Up(plan.Goal{Qdisc: "fq"}, 0))
 	state := must[situation](t)(s.read())
 	if shaper, why := state.shaper(plan.Goal{Dev: "eth0"}, journal.RootOf("eth0")); shaper != nil ||
-		why != "its queue is fq, and only the rate of a CAKE can be followed" {
+		why != "its queue is fq, and only the rate of a CAKE or a bpf_shaper can be followed" {
 		t.Errorf("%+v, %q", shaper, why)
 	}
 	if shaper, why := state.shaper(plan.Goal{Dev: "eth0"}, kernel.Target{Kind: kernel.Ingress,

@@ -35,7 +35,9 @@ for i in 1 2 3; do
 	ip -n peer$i route add 203.0.113.0/24 dev home
 done
 systemctl -q enable --now wg-quick@wg0
-ip netns exec origin sh -c 'nc -lk 203.0.113.1 5001 >/dev/null' </dev/null >/dev/null 2>&1 &
+for n in {1..8}; do # each has one connection at a time
+	ip netns exec origin sh -c "nc -lk 203.0.113.1 500$n >/dev/null" </dev/null >/dev/null 2>&1 &
+done
 for i in 1 2 3; do until_ "ip netns exec peer$i curl -so /dev/null http://203.0.113.1/none"; done
 `
 
@@ -88,12 +90,15 @@ func TestPeers(t *testing.T) {
 		t.Logf("%s: %.3f Mbit/s", way, got)
 	}
 	down := rates(`column=3
-for i in 1 1 1 1 2 3 3; do ip netns exec peer$i curl -sN -o /dev/null http://203.0.113.1/file & done
+for i in 1 1 1 1 2 2 3 3; do ip netns exec peer$i curl -sN -o /dev/null http://203.0.113.1/file & done
 `)
 	t.Log(s.sh("weir clients --for 3s; tc -s qdisc show dev wg0; pkill -x curl"))
 	check("downloads", down, 9)
-	up3 := rates(`column=2
-for i in 1 1 1 1 2 3 3; do ip netns exec peer$i sh -c 'nc 203.0.113.1 5001 </dev/zero' >/dev/null 2>&1 & done
+	up3 := rates(`column=2; n=0
+for i in 1 1 1 1 2 2 3 3; do
+	n=$((n + 1))
+	ip netns exec peer$i sh -c "nc 203.0.113.1 500$n </dev/zero" >/dev/null 2>&1 &
+done
 `)
 	t.Log(s.sh("weir clients --for 3s; pkill -x nc"))
 	check("uploads", up3, 9*0.85)
