@@ -44,14 +44,14 @@ func (c Clients) Or(rate units.Rate) (Clients, error) {
 }
 
 // Longest6 is how many bits the longest of its IPv6 prefixes has; 0 where there is none.
-func (c Clients) Longest6() (most uint8) {
+func (c Clients) Longest6() (bits uint8) {
 	list, _ := c.rules()
 	for _, client := range list {
 		if client.Prefix.Addr().Is6() {
-			most = max(most, uint8(client.Prefix.Bits()))
+			bits = max(bits, uint8(client.Prefix.Bits()))
 		}
 	}
-	return most
+	return bits
 }
 
 func (c Clients) rules() (list []shaper.Client, err error) {

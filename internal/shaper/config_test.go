@@ -100,12 +100,13 @@ func TestParams(t *testing.T) {
 
 // Clients are told by what they did between two looks, and one that was forgotten in between begins anew.
 func TestRates(t *testing.T) {
-	at := netip.MustParsePrefix
-	before := []ClientStats{{Client: at("10.8.0.7/32"), Bytes: 1000, Drops: 5}, {Client: at("10.8.0.8/32"), Bytes: 500},
-		{Client: at("10.8.0.9/32"), Bytes: 9000, Marks: 7}}
-	after := []ClientStats{{Client: at("10.8.0.7/32"), Bytes: 2000, Drops: 7, Marks: 1, Limit: 8000, Weight: 2},
-		{Client: at("10.8.0.8/32"), Bytes: 500}, {Client: at("10.8.0.9/32"), Bytes: 3000, Marks: 4},
-		{Client: at("2001:db8::/64"), Bytes: 250}, {Client: at("::/128"), Drops: 1}}
+	prefix := netip.MustParsePrefix
+	before := []ClientStats{{Client: prefix("10.8.0.7/32"), Bytes: 1000, Drops: 5},
+		{Client: prefix("10.8.0.8/32"), Bytes: 500},
+		{Client: prefix("10.8.0.9/32"), Bytes: 9000, Marks: 7}}
+	after := []ClientStats{{Client: prefix("10.8.0.7/32"), Bytes: 2000, Drops: 7, Marks: 1, Limit: 8000, Weight: 2},
+		{Client: prefix("10.8.0.8/32"), Bytes: 500}, {Client: prefix("10.8.0.9/32"), Bytes: 3000, Marks: 4},
+		{Client: prefix("2001:db8::/64"), Bytes: 250}, {Client: prefix("::/128"), Drops: 1}}
 	want := []ClientRate{
 		{Client: "10.8.0.9", Rate: 12000, Share: 3000. / 4250, Marks: 4},
 		{Client: "10.8.0.7", Rate: 4000, Share: 1000. / 4250, Limit: 8000, Weight: 2, Drops: 2, Marks: 1},

@@ -72,7 +72,7 @@ func Rates(before, after []ClientStats, apart time.Duration) []ClientRate {
 	var sent []uint64
 	for _, c := range after {
 		then := was[c.Client]
-		if c.Bytes < then.Bytes { // it was forgotten, and began anew
+		if c.Bytes < then.Bytes || c.Drops < then.Drops || c.Marks < then.Marks { // it was forgotten, and began anew
 			then = ClientStats{}
 		}
 		bytes, drops := c.Bytes-then.Bytes, c.Drops-then.Drops

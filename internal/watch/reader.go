@@ -257,16 +257,16 @@ func (d *device) end(conn *qdisc.Conn) *Ended {
 
 // lookAtClients says what a shaper's clients did since the look before.
 func (d *device) lookAtClients() {
-	const most = 100
+	const maxClients = 100
 	now, err := shaper.ReadClients(d.link.Index)
 	if err != nil {
 		d.seen, d.seenAt, d.rates = nil, time.Time{}, nil
 		return
 	}
-	at := time.Now()
+	lookTime := time.Now()
 	if !d.seenAt.IsZero() {
-		d.rates = shaper.Rates(d.seen, now, at.Sub(d.seenAt))
-		d.rates = d.rates[:min(len(d.rates), most)]
+		d.rates = shaper.Rates(d.seen, now, lookTime.Sub(d.seenAt))
+		d.rates = d.rates[:min(len(d.rates), maxClients)]
 	}
-	d.seen, d.seenAt = now, at
+	d.seen, d.seenAt = now, lookTime
 }

@@ -267,16 +267,16 @@ func (v View) parts(s State) []string {
 // shares are the busiest clients of a bpf_shaper.
 func shares(t Track) (lines []string) {
 	const (
-		most = 5
-		head = "%-26s %10s %8s %10s %10s %7s %7s"
+		maxRows = 5
+		head    = "%-26s %10s %8s %10s %10s %7s %7s"
 	)
 	for i, c := range t.Clients {
 		if i == 0 {
 			lines = append(lines, fmt.Sprintf(head, "client", "Mbit/s", "share", "at most", "waits ms", "drops",
 				"marks"))
 		}
-		if i == most {
-			return append(lines, fmt.Sprintf("… %d more: weir clients", len(t.Clients)-most))
+		if i == maxRows {
+			return append(lines, fmt.Sprintf("… %d more: weir clients", len(t.Clients)-maxRows))
 		}
 		limit := "-"
 		if c.Limit != 0 {
