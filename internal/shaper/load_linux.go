@@ -41,7 +41,7 @@ func Install(ifindex, from int, c Config) error {
 }
 
 // install is Install for packets that have a link header of so many bytes.
-func install(ifindex int, header uint32, c Config) error {
+func install(ifindex int, header uint32, c Config) (err error) {
 	if err := c.Check(); err != nil {
 		return err
 	}
@@ -65,6 +65,11 @@ func install(ifindex int, header uint32, c Config) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil && made { // with what hangs below it
+			err = errors.Join(err, netlink.QdiscDel(clsact(ifindex)))
+		}
+	}()
 	own := objectInstance{Layout: layout, GsoMaxSegs: before.segments(device)}
 	if made || before.madePlace() {
 		own.Clsact = 1
@@ -266,11 +271,12 @@ func Remove(ifindex int) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	err = errors.Join(found.detach(device), setSegments(device, found.segments(device)))
-	if found.madePlace() && vacant(device) {
-		err = errors.Join(err, netlink.QdiscDel(clsact(ifindex)))
+	if found.madePlace() && found.alone(device) { // in one step: who is killed before the second would leave the clsact
+		err = netlink.QdiscDel(clsact(ifindex))
+	} else {
+		err = found.detach(device)
 	}
-	return err
+	return errors.Join(err, setSegments(device, found.segments(device)))
 }
 
 // A program at a device's egress: a TCX one, or the filter of clsact that has it on kernels before 6.6.
@@ -427,12 +433,15 @@ func (all programs) madePlace() bool {
 	return slices.ContainsFunc(all, func(p program) bool { return p.instance.Clsact != 0 })
 }
 
-// vacant reports whether nobody has a filter at a device's clsact.
-func vacant(device netlink.Link) bool {
+// alone reports whether nobody else has a filter at a device's clsact.
+func (all programs) alone(device netlink.Link) bool {
+	count := 0
 	for _, hook := range []uint32{netlink.HANDLE_MIN_EGRESS, netlink.HANDLE_MIN_INGRESS} {
-		if filters, err := netlink.FilterList(device, hook); err != nil || len(filters) > 0 {
+		filters, err := netlink.FilterList(device, hook)
+		if err != nil {
 			return false
 		}
+		count += len(filters)
 	}
-	return true
+	return count == len(all)
 }
