@@ -102,9 +102,10 @@ static void sample(struct samples *s, double ns)
 		s->of[s->count++] = (float)(ns / 1e6);
 }
 
-static void back_off(struct sender *x)
+/* Once for what was sent before it was told last. */
+static void back_off(struct sender *x, double sent)
 {
-	if (now - x->cut < x->srtt)
+	if (sent < x->cut)
 		return;
 	x->cut = x->since = now;
 	x->before = x->cwnd;
@@ -206,7 +207,7 @@ static void send(struct sender *x)
 		if (routed(x)) { /* from another host: half the path is before this one */
 			push((struct event){ now + x->path / 2, now, ARRIVE, (int)(x - senders), (u32)size, false });
 		} else if (!shape(x, (u32)size, now)) { /* TCP hears of it at once, and keeps the data (tcp_enter_cwr) */
-			back_off(x);
+			back_off(x, now - x->srtt);
 			if (x->inflight < 1)
 				push((struct event){ now + 200e6, now, GO, (int)(x - senders), 0, false });
 			return;
@@ -225,7 +226,7 @@ static void ack(struct event e)
 	x->inflight -= e.bytes;
 	x->srtt += (now - e.sent - x->srtt) / 8;
 	if (e.marked)
-		back_off(x);
+		back_off(x, e.sent);
 	else if (limited)
 		grow(x, e.bytes);
 	if (x->kind == WEB && x->left < 1 && x->inflight < 1) {
@@ -258,7 +259,7 @@ static void step(struct event e)
 	case LOST:
 		x->inflight -= e.bytes;
 		x->left += e.bytes;
-		back_off(x);
+		back_off(x, e.sent);
 		send(x);
 		break;
 	case GO:

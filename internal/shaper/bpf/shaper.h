@@ -68,6 +68,7 @@ struct client {
 #define MEMORY		(1U << MEMORY_SHIFT)
 #define MAX_USE		(16 * (u64)MEMORY)
 #define SPARSE		8		/* a flow is sparse if it uses less than this part of what is fair */
+#define FAR_TOO_MUCH	8		/* times what is fair: marks do not slow it down */
 #define FULL_FRAME	1514		/* bytes */
 
 struct flow {
@@ -308,12 +309,15 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 		used = MAX_USE;
 	f->came = a->now;
 	f->used = used;
+	/* So far nothing was too much. Marks take an RTT to tell, so they begin near what one flow uses: else what tells is that the queue is full. */
+	if (a->ect && wait > target && fair == 2 * MEMORY && used < fair / 3 * 2)
+		fair = used / 2 * 3;
 	off = wait > target ? wait - target : target - wait;
 	if (off > 4 * target)
 		off = 4 * target;
-	if (wait > target && used < fair / 2) /* it is far too much for all flows that there are, as when many begin */
+	if (wait > target && used < fair / 2 && !a->ect) /* it is far too much for all flows that there are, as when many begin */
 		off *= 4;
-	if (wait > target && used > 2 * fair && a->ect) /* a mark takes an RTT to tell: more are no use, and drops the last resort */
+	if (wait > target && used > fair && a->ect) /* more marks are no use until then, and drops the last resort */
 		off /= 8;
 	off = (fair * weight >> MEMORY_SHIFT) * off / (8 * target); /* e times less in 270 ms at twice the target */
 	fair = wait > target ? fair - off : fair + off;
@@ -329,7 +333,7 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	room = wait >= p->limit ? 0 : wait > target ? fair * (p->limit - wait) / (p->limit - target) : fair;
 	if (used <= room || DICE() <= (u32)(room * 0xffffffff / used))
 		return PASS;
-	return a->ect && used <= 4 * fair ? MARK : DROP;
+	return a->ect && used <= FAR_TOO_MUCH * fair ? MARK : DROP;
 }
 
 /*
