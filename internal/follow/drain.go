@@ -15,7 +15,7 @@ func (f *Follower) cut(p point, before float64) string {
 		f.steps, f.waited = nil, 0 // more than a probe can have done
 	}
 	found, n := f.estimate(f.rising(p))
-	if n < 3 || found <= 0 {
+	if n < minEstimated || found <= 0 {
 		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
 	}
 	if found <= 0 || f.phase == calm && f.idle(p) && !f.believed(p, found) {
@@ -125,8 +125,11 @@ func (f *Follower) drain(p point) string {
 		f.drainTo(p)
 		return ""
 	}
-	since = max(since, p.at-max(0.2, p.rtt, 3*p.lag), f.afterFall())
-	if r, n := f.estimate(since); n >= 3 && r > 0 && p.at-f.since-p.rtt > p.lag {
+	if n := len(f.seen); n >= minEstimated { // a host whose looks are dear has few of them
+		since = max(since, min(p.at-max(0.2, p.rtt, 3*p.lag), f.seen[n-minEstimated].at))
+	}
+	since = max(since, f.afterFall())
+	if r, n := f.estimate(since); n >= minEstimated && r > 0 && p.at-f.since-p.rtt > p.lag {
 		f.found = min(r, f.tried)
 		switch {
 		case f.small():

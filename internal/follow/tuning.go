@@ -67,6 +67,7 @@ const (
 	maxSRTTLag = 0.5 // by which an RTT is taken to be late
 
 	maxDrainShare = 0.6 // of the rate, that draining may take away
+	minEstimated  = 3   // looks, from which the link's rate is estimated
 
 	// Where a network of clients disputes that a queue stands, the rate stays at this share or more of the last that
 	// nobody disputed, for doubtTime. Of a network that says nothing for witnessTime nothing is kept. What its packets
