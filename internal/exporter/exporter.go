@@ -3,7 +3,7 @@
 // Package exporter tells Prometheus of a host's queues, connections, findings and goal.
 //
 // It changes nothing and judges nothing: findings are doctor's, and who limits a sender is measure's. How many series
-// there are depends on the host's devices and queues, never on its connections. A scrape does not cost more where there
+// there are depends on the host's devices, queues and rules, never on its connections. A scrape does not cost more where there
 // are more of those: they are summed up when they are read. The whole is pure but reader.go, which reads the host.
 package exporter
 
@@ -19,22 +19,25 @@ import (
 	"weir/internal/doctor"
 	"weir/internal/kernel"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/tcp"
 )
 
 // Bounds of what is told, whatever a host has.
 const (
 	mostQueues   = 512 // queueing disciplines; further ones are counted
+	mostClients  = 512 // that have a rate or a weight of their own; further ones are counted
 	mostControls = 16  // congestion controls; further ones are "other"
 )
 
 // Look is what was read of a host at a moment. What could not be read is nil, and its name is false in Read.
 type Look struct {
-	Trees       map[string]qdisc.Tree // by device
+	Trees       map[string]qdisc.Tree           // by device
+	Clients     map[string][]shaper.ClientStats // by device, of a bpf_shaper: those that its rules name
 	Connections *Connections
 	Findings    []doctor.Finding
 	Goal        *change.Status
-	Read        map[string]bool // queues, connections, findings, goal
+	Read        map[string]bool // queues, clients, connections, findings, goal
 }
 
 // Collector is what Prometheus scrapes. Each scrape takes a look.
@@ -58,6 +61,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		s.gauge("weir_read_success", "Whether a part of the host could be read.", number(look.Read[part]), "part", part)
 	}
 	s.queues(look.Trees)
+	s.clients(look.Clients)
 	s.connections(look.Connections)
 	s.findings(look.Findings)
 	s.goal(look.Goal)
@@ -144,6 +148,28 @@ func (s sink) queue(q qdisc.Qdisc, at []string) {
 			s.put(kind, c.Name, c.Help, c.Value, append(slices.Clip(at), c.Labels...)...)
 		}
 	}
+}
+
+// clients tells those that a bpf_shaper's rules name. Others have no series: they come and go.
+func (s sink) clients(all map[string][]shaper.ClientStats) {
+	if all == nil {
+		return
+	}
+	told, left := 0, 0
+	for _, dev := range slices.Sorted(maps.Keys(all)) {
+		for _, c := range all[dev] {
+			if told++; told > mostClients {
+				left++
+				continue
+			}
+			at := []string{"device", dev, "client", c.Name()}
+			s.counter("weir_shaper_client_bytes_total", "Bytes of a client that has a rule of its own, on the wire.",
+				c.Bytes, at...)
+			s.counter("weir_shaper_client_dropped_packets_total", "Packets of it that were dropped.", c.Drops, at...)
+			s.counter("weir_shaper_client_ecn_marked_packets_total", "Packets of it that were marked CE.", c.Marks, at...)
+		}
+	}
+	s.gauge("weir_shaper_clients_left_out", "Clients above the number that is told.", float64(left))
 }
 
 // Connections is what is told of them.

@@ -56,12 +56,15 @@ func full(t testing.TB) Look {
 				{Kind: "fq", Handle: at(4), Parent: qdisc.Shaper}}},
 			"lo": {Qdiscs: []qdisc.Qdisc{{Kind: "noqueue", Parent: qdisc.Root}}},
 		},
+		Clients: map[string][]shaper.ClientStats{"ens7": {
+			{Client: netip.MustParsePrefix("192.0.2.7/32"), Bytes: 8, Marks: 9, Drops: 10},
+			{Client: netip.MustParsePrefix("2001:db8::/64"), Bytes: 11}}},
 		Findings: []doctor.Finding{{Code: "queue-at-provider", Severity: doctor.Harmful},
 			{Code: "queue-at-provider", Severity: doctor.Harmful}, {Code: "kernel", Severity: doctor.Fine}},
 		Goal: &change.Status{Up: true, Drift: []plan.Change{{}, {}}, Unconfirmed: true,
 			Followed: []presence.Queue{{Dev: "eth0", Running: true}, {Dev: "eth1", Running: true, Rate: 5e6,
 				Doing: presence.Doing{Waits: "its connections cannot be seen"}}}},
-		Read: map[string]bool{"queues": true, "connections": true, "findings": true, "goal": true},
+		Read: map[string]bool{"queues": true, "clients": true, "connections": true, "findings": true, "goal": true},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/journal"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/text"
 )
 
@@ -69,6 +70,7 @@ func (r *Reader) Run(ctx context.Context) {
 	defer tick.Stop()
 	r.readAll()
 	r.readConnections()
+	r.readClients()
 	for n := 1; ; {
 		select {
 		case <-ctx.Done():
@@ -80,6 +82,7 @@ func (r *Reader) Run(ctx context.Context) {
 				r.readAll()
 			}
 			r.readConnections()
+			r.readClients()
 		}
 	}
 }
@@ -154,6 +157,29 @@ func (r *Reader) readConnections() {
 		all, err = r.tally.Add(r.connections.Each, time.Now(), r.devices)
 	}
 	r.last.Connections, r.last.Read["connections"] = all, r.wasRead("connections", err)
+}
+
+// readClients reads what each bpf_shaper knows of those that its rules name. Where there is none, nothing is said.
+func (r *Reader) readClients() {
+	r.last.Clients = nil
+	trees, failed := r.conn.Trees()
+	for index, tree := range trees {
+		root, _ := tree.Root()
+		name := r.names[index]
+		if root.Kind != qdisc.BPFShaping || name == "" {
+			continue
+		}
+		if r.last.Clients == nil {
+			r.last.Clients = map[string][]shaper.ClientStats{}
+		}
+		instance, _, err := shaper.Read(index)
+		all, err2 := shaper.ReadClients(index)
+		r.last.Clients[name] = shaper.Named(all, instance.Config.Clients)
+		failed = errors.Join(failed, err, err2)
+	}
+	if r.last.Clients != nil {
+		r.last.Read["clients"] = r.wasRead("clients", failed)
+	}
 }
 
 // queues is a look, at the queues as they are now and at the rest as it was.

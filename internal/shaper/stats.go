@@ -81,7 +81,7 @@ func Rates(before, after []ClientStats, apart time.Duration) []ClientRate {
 		}
 		all += bytes
 		sent = append(sent, bytes)
-		rates = append(rates, ClientRate{Client: c.name(), Limit: c.Limit, Weight: c.Weight, Wait: c.Wait, Drops: drops,
+		rates = append(rates, ClientRate{Client: c.Name(), Limit: c.Limit, Weight: c.Weight, Wait: c.Wait, Drops: drops,
 			Marks: c.Marks - then.Marks})
 	}
 	for i, bytes := range sent {
@@ -92,7 +92,23 @@ func Rates(before, after []ClientStats, apart time.Duration) []ClientRate {
 	return rates
 }
 
-func (c ClientStats) name() string {
+// Named are those of the clients that a rule is about alone, in the order of their addresses.
+func Named(all []ClientStats, rules []Client) (named []ClientStats) {
+	alone := map[netip.Prefix]bool{}
+	for _, r := range rules {
+		alone[r.Prefix.Masked()] = true
+	}
+	for _, c := range all {
+		if alone[c.Client] {
+			named = append(named, c)
+		}
+	}
+	slices.SortFunc(named, func(a, b ClientStats) int { return a.Client.Addr().Compare(b.Client.Addr()) })
+	return named
+}
+
+// Name is the client for a person: an address, a prefix of an IPv6 one, or NoIP.
+func (c ClientStats) Name() string {
 	switch {
 	case c.Client.Addr().IsUnspecified():
 		return NoIP
