@@ -41,16 +41,35 @@ done
 for i in 1 2 3; do until_ "ip netns exec peer$i curl -so /dev/null http://203.0.113.1/none"; done
 `
 
-// transferred prints what the tunnel has carried for each peer in 20 s, in Mbit/s, as WireGuard counts it.
-const transferred = `
-count() { cut -d ' ' -f 1 /proc/uptime; for i in 1 2 3; do wg show wg0 transfer | grep -F "$(cat /run/$i.pub)"; done; }
+// counted prints what the lines of count have more of after 20 s, in Mbit/s: each has a name and bytes.
+const counted = `
+all() { cut -d ' ' -f 1 /proc/uptime; for i in 1 2 3; do count $i; done; }
 sleep 10
-{ count; sleep 20; count; } | awk -v column=$column '
+{ all; sleep 20; all; } | awk '
 	NF == 1 { if (begin) took = $1 - begin; else begin = $1; next }
-	took { printf "%s%.4f", i ? "," : "[", ($column - was[$1]) * 8e-6 / took; i++; next }
-	{ was[$1] = $column }
+	took { printf "%s%.4f", i ? "," : "[", ($2 - was[$1]) * 8e-6 / took; i++; next }
+	{ was[$1] = $2 }
 	END { print "]" }'
 `
+
+// sent is what WireGuard has sent to a peer; passed, what has passed this host from it, behind the shaper of what
+// comes in, as what that drops has come as well.
+const (
+	sent   = `count() { wg show wg0 transfer | awk -v "key=$(cat /run/$1.pub)" '$1 == key { print $1, $3 }'; }` + "\n"
+	passed = `count() { nft list counter ip passed peer$1 | awk -v peer=$1 '/bytes/ { print peer, $4 }'; }
+nft -f - <<'END'
+table ip passed {
+	counter peer1 {}; counter peer2 {}; counter peer3 {}
+	chain forward {
+		type filter hook forward priority filter
+		ip saddr 10.9.0.11 counter name peer1
+		ip saddr 10.9.0.12 counter name peer2
+		ip saddr 10.9.0.13 counter name peer3
+	}
+}
+END
+`
+)
 
 // TestPeers: each of a tunnel's peers has the rate or the weight that it was given, by its key or its address, both
 // ways, and over a reboot.
@@ -71,37 +90,38 @@ func TestPeers(t *testing.T) {
 	rates := func(script string) (mbit [3]float64) {
 		t.Helper()
 		var all []float64
-		if out := s.sh(script + transferred); json.Unmarshal([]byte(out), &all) != nil || len(all) != len(mbit) {
+		if out := s.sh(script + counted); json.Unmarshal([]byte(out), &all) != nil || len(all) != len(mbit) {
 			t.Fatal(out)
 		}
 		copy(mbit[:], all)
 		return mbit
 	}
-	check := func(way string, got [3]float64, rate float64) {
+	// What is counted of a packet of 1420 bytes takes 1494 on the wire.
+	check := func(way string, got [3]float64, rate, counted float64) {
 		t.Helper()
-		// WireGuard counts a packet of 1420 bytes as 1452, and on the wire it takes 1494.
-		const counted = 1452. / 1494
-		left := (rate*0.99 - 2) / 3
-		for i, want := range []float64{2, 2 * left, left} {
-			if want *= counted; math.Abs(got[i]/want-1) > 0.04 {
-				t.Errorf("%s: peer %d has %.3f Mbit/s, and was to have %.3f", way, i+1, got[i], want)
-			}
+		for i := range got {
+			got[i] *= 1494 / counted
 		}
-		t.Logf("%s: %.3f Mbit/s", way, got)
+		t.Logf("%s: %.3f Mbit/s on the wire", way, got)
+		// A few connections do not always fill so low a rate; what the first peer leaves is the others'.
+		left := (rate*0.99 - got[0]) / 3
+		if got[0] < 0.92*2 || got[0] > 1.01*2 || math.Abs(got[1]/(2*left)-1) > 0.04 || math.Abs(got[2]/left-1) > 0.04 {
+			t.Errorf("%s: they were to have 2, %.3f and %.3f", way, 2*left, left)
+		}
 	}
-	down := rates(`column=3
+	down := rates(sent + `
 for i in 1 1 1 1 2 2 3 3; do ip netns exec peer$i curl -sN -o /dev/null http://203.0.113.1/file & done
 `)
 	t.Log(s.sh("weir clients --for 3s; tc -s qdisc show dev wg0; pkill -x curl"))
-	check("downloads", down, 9)
-	up3 := rates(`column=2; n=0
+	check("downloads", down, 9, 1452)
+	uploads := rates(passed + `n=0
 for i in 1 1 1 1 2 2 3 3; do
 	n=$((n + 1))
 	ip netns exec peer$i sh -c "nc 203.0.113.1 500$n </dev/zero" >/dev/null 2>&1 &
 done
 `)
-	t.Log(s.sh("weir clients --for 3s; pkill -x nc"))
-	check("uploads", up3, 9*0.85)
+	t.Log(s.sh("weir clients --for 3s; pkill -x nc; nft delete table ip passed"))
+	check("uploads", uploads, 9*0.85, 1420)
 
 	s.sh("weir down")
 	if now := s.look(); now != before {
