@@ -69,15 +69,15 @@ test-machines: dist ## every fault on every Debian and network manager, and rela
 	@scripts/need go machines
 	WEIR_RELIABILITY=$(CURDIR)/results/reliability.md WEIR_RELAYS=$(CURDIR)/results/relay-machines.md $(GO) test -tags all,machines -count=1 -v -timeout 24h -run 'TestMachines|TestWire|TestRelays|TestPeers|TestFleet' ./internal/lab/machine
 
-test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2, its cost beside the kernel's own qdiscs, and that filters come back
+test-kernels: lab-kernel tc weir ## on every stock kernel that users have: the BPF DualPI2 and shaper, their cost beside the kernel's own qdiscs, and that filters come back
 	@$(MAKE) --no-print-directory kernels KERNELS="6.1 6.12 6.17 6.18 7.2 7.3"
 	@$(MAKE) --no-print-directory reference
 	@scripts/need generate
-	$(GO) run ./internal/testrun -tags all,kernels -count=1 -timeout 6h -run 'TestKernels|TestCost|TestBenchCounted|TestStockKernel|TestObject|TestEngines|TestControlOnKernels|TestBoot' ./internal/dualpi2 ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
+	$(GO) run ./internal/testrun -tags all,kernels -count=1 -timeout 6h -run 'TestKernels|TestCost|TestBenchCounted|TestStockKernel|TestObject|TestEngines|TestControlOnKernels|TestBoot' ./internal/dualpi2 ./internal/shaper ./internal/rtt ./internal/lab ./internal/lab/qemu ./internal/qdisc ./cmd/weir
 
 generate: ## build the BPF programs anew, from C
 	@scripts/need go generate
-	$(GO) generate ./internal/dualpi2 ./internal/rtt ./internal/bbr
+	$(GO) generate ./internal/dualpi2 ./internal/rtt ./internal/bbr ./internal/shaper
 
 check: weir ## is it formatted, vetted, and in plain words?
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l cmd internal packaging); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }

@@ -71,7 +71,8 @@ func checks() []check {
 		uplinkDevice, here, boundQueues, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath,
 		interval, ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp,
 		buffers, severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, background, ecn, overridden,
-		changedSince, idleFiles, otherWriters, udevNames, containers, tunnels, cookies, congestion, kernelHas,
+		changedSince, idleFiles, otherWriters, departureTimes, udevNames, containers, tunnels, cookies, congestion,
+		kernelHas,
 	}
 }
 

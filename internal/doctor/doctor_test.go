@@ -16,6 +16,7 @@ import (
 	"weir/internal/host"
 	"weir/internal/plan"
 	"weir/internal/qdisc"
+	"weir/internal/shaper"
 	"weir/internal/units"
 )
 
@@ -906,6 +907,10 @@ func servers(t *testing.T) []diagnosed {
 			[]string{"! tcp_fastopen is set by several, to different values."}},
 		{"bpftune", facts(writer(host.Writer{By: "bpftune", File: "/x"})),
 			[]string{"! bpftune changes settings by itself."}},
+		{"a program after bpf_shaper", facts(func(f *host.Facts) {
+			f.Links[1].Tree = tree(t, "bpf_shaper rate 50mbit | fq", 1)
+			f.Links[1].Tree.Qdiscs[0].Stats.X = shaper.Stats{After: "cil_to_netdev"}
+		}), []string{"! After bpf_shaper on eth0 comes another's program."}},
 
 		{"containers", facts(sysctl("ipv4.tcp_ecn", "1"), set("ipv4.tcp_ecn", "1", "/etc/sysctl.d/a.conf", 1),
 			func(f *host.Facts) { f.Deep.Namespaces = []host.Namespace{{ID: "net:[2]", Processes: 3}} }),

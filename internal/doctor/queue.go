@@ -126,7 +126,10 @@ func (p *patient) unshapedIngress() bool {
 
 // toldRate is the rate that somebody has told, of which plan enforces a little less.
 func (p *patient) toldRate() units.Rate {
-	const told = 10000. / 9975 // of what is enforced
+	told := 10000. / 9975 // of what is enforced
+	if root, _ := p.holder.Tree.Root(); root.Kind == qdisc.BPFShaping {
+		told = 1 // it takes its own share off
+	}
 	return units.Rate(told*float64(p.enforced())/1e5+0.5) * 1e5
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/host"
+	"weir/internal/shaper"
 )
 
 // otherWriters names who else sets the queue of the uplink, or tunes TCP by itself.
@@ -46,6 +47,22 @@ func otherWriters(p *patient) (found []Finding) {
 // present is a discipline of the uplink with the rate that is enforced.
 func (p *patient) present(kind string) string {
 	return host.Writer{Qdisc: kind, Rate: p.link.Tree.Rate()}.Queue()
+}
+
+// departureTimes names programs that come after a bpf_shaper, whose packets leave at the times that they are given.
+func departureTimes(p *patient) (found []Finding) {
+	root, _ := p.link.Tree.Root()
+	if x, is := root.Stats.X.(shaper.Stats); is && x.After != "" {
+		found = append(found, Finding{
+			Code: "departure-times-by-others", Severity: Notable,
+			Plain: fmt.Sprintf("Another program decides when packets leave %s: %s.", p.link.Name, x.After),
+			Title: fmt.Sprintf("After %s on %s comes another's program.", root.Kind, p.link.Name),
+			Seen:  x.After + ", at the device's egress.",
+			Why:   "It could give packets other times to leave at, and so undo the rate and the shares.",
+			Try:   "weir status", Remark: "says how to put it last again",
+		})
+	}
+	return found
 }
 
 // udevNames finds rules that wait for the uplink by a name that it may not have when it appears.

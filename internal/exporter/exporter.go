@@ -3,8 +3,9 @@
 // Package exporter tells Prometheus of a host's queues, connections, findings and goal.
 //
 // It changes nothing and judges nothing: findings are doctor's, and who limits a sender is measure's. How many series
-// there are depends on the host's devices, queues and rules, never on its connections. A scrape does not cost more where there
-// are more of those: they are summed up when they are read. The whole is pure but reader.go, which reads the host.
+// there are depends on the host's devices, queues and rules, never on its connections. A scrape does not cost more
+// where there are more of those: they are summed up when they are read. The whole is pure but reader.go, which reads
+// the host.
 package exporter
 
 import (
@@ -166,7 +167,8 @@ func (s sink) clients(all map[string][]shaper.ClientStats) {
 			s.counter("weir_shaper_client_bytes_total", "Bytes of a client that has a rule of its own, on the wire.",
 				c.Bytes, at...)
 			s.counter("weir_shaper_client_dropped_packets_total", "Packets of it that were dropped.", c.Drops, at...)
-			s.counter("weir_shaper_client_ecn_marked_packets_total", "Packets of it that were marked CE.", c.Marks, at...)
+			s.counter("weir_shaper_client_ecn_marked_packets_total", "Packets of it that were marked CE.", c.Marks,
+				at...)
 		}
 	}
 	s.gauge("weir_shaper_clients_left_out", "Clients above the number that is told.", float64(left))
