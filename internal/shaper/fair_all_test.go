@@ -39,13 +39,17 @@ func (s simulated) clients() []float64 {
 	return all
 }
 
+// numbers are the parameters at a rate, as the programs take them.
+func numbers(rate units.Rate) string {
+	p := valid(func(c *Config) { c.Rate = rate }).encode(0, 0).Params
+	return fmt.Sprintf("%d,%d,%d,%d,%d,%d,%d", p.NsPerByte, p.SlotBytes, p.TrimGain, p.SettleSlots, p.Target, p.Limit,
+		p.SlotShift)
+}
+
 func simulate(t *testing.T, program string, seed int, rate units.Rate, groups string) (s simulated) {
 	t.Helper()
-	p := valid(func(c *Config) { c.Rate = rate }).encode(0, 0).Params
-	numbers := fmt.Sprintf("%d,%d,%d,%d,%d,%d,%d", p.NsPerByte, p.SlotBytes, p.TrimGain, p.SettleSlots, p.Target,
-		p.Limit, p.SlotShift)
 	const seconds = 3
-	args := append([]string{fmt.Sprint(seed), fmt.Sprint(uint64(rate) / 8), fmt.Sprint(seconds), numbers},
+	args := append([]string{fmt.Sprint(seed), fmt.Sprint(uint64(rate) / 8), fmt.Sprint(seconds), numbers(rate)},
 		strings.Fields(groups)...)
 	said, err := exec.Command(program, args...).Output()
 	if err != nil {
