@@ -330,7 +330,7 @@ func (d *draft) cake(reason string) error {
 	q, queues := d.newCake(shaped(g.Rate), d.ownInterval()), ""
 	switch {
 	case d.wide() && d.takesShaper():
-		d.warn(d.link.Name, "%s was tried at up to 1gbit on emulated CPUs, and simulated at 25gbit. What it does on "+
+		d.warn(d.link.Name, "%s was tried at up to 2.5gbit on emulated CPUs, and simulated at 25gbit. What it does on "+
 			"this card, weir measure tells; --qdisc has others", qdisc.BPFShaping)
 		return d.share(fmt.Sprintf("one CAKE carries %s and has one lock: here",
 			cmp.Or(g.OneCAKE, assumedCAKE)), sharesEvidence.String())
