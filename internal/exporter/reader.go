@@ -162,7 +162,7 @@ func (r *Reader) readConnections() {
 // readClients reads what each bpf_shaper knows of those that its rules name. Where there is none, nothing is said.
 func (r *Reader) readClients() {
 	r.last.Clients = nil
-	trees, failed := r.conn.Trees()
+	trees, err := r.conn.Trees()
 	for index, tree := range trees {
 		root, _ := tree.Root()
 		name := r.names[index]
@@ -172,13 +172,13 @@ func (r *Reader) readClients() {
 		if r.last.Clients == nil {
 			r.last.Clients = map[string][]shaper.ClientStats{}
 		}
-		instance, _, err := shaper.Read(index)
+		instance, _, err1 := shaper.Read(index)
 		all, err2 := shaper.ReadClients(index)
-		r.last.Clients[name] = shaper.Named(all, instance.Config.Clients)
-		failed = errors.Join(failed, err, err2)
+		r.last.Clients[name] = shaper.NamedClients(all, instance.Config.Clients)
+		err = errors.Join(err, err1, err2)
 	}
 	if r.last.Clients != nil {
-		r.last.Read["clients"] = r.wasRead("clients", failed)
+		r.last.Read["clients"] = r.wasRead("clients", err)
 	}
 }
 

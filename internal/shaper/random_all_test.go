@@ -45,25 +45,25 @@ func TestThreads(t *testing.T) {
 				packets := 600_000_000 / size
 				said, err := exec.Command(program, fmt.Sprint(threads), fmt.Sprint(packets), fmt.Sprint(size),
 					fmt.Sprint(uint64(rate)/8), numbers(rate)).Output()
-				var counted struct {
+				var counts struct {
 					Shared, Own, Again                 float64 // a packet
 					Bytes, Accounted, Active, Calendar int64
 				}
 				if err == nil {
-					err = json.Unmarshal(said, &counted)
+					err = json.Unmarshal(said, &counts)
 				}
 				if err != nil {
 					t.Fatal(err, string(said))
 				}
 				t.Logf("%v, packets of %d bytes, %d threads: a packet has %.2f atomic operations on shared words, "+
-					"%.2f on its client's, and %.4f of them again", rate, size, threads, counted.Shared, counted.Own,
-					counted.Again)
-				if counted.Bytes == 0 || counted.Bytes != counted.Accounted {
-					t.Errorf("%d bytes were sent, and %d counted", counted.Bytes, counted.Accounted)
+					"%.2f on its client's, and %.4f of them again", rate, size, threads, counts.Shared, counts.Own,
+					counts.Again)
+				if counts.Bytes == 0 || counts.Bytes != counts.Accounted {
+					t.Errorf("%d bytes were sent, and %d counted", counts.Bytes, counts.Accounted)
 				}
-				if counted.Active != 0 || counted.Calendar != 0 {
-					t.Errorf("%d parts are active afterwards, and %d in the calendar", counted.Active,
-						counted.Calendar)
+				if counts.Active != 0 || counts.Calendar != 0 {
+					t.Errorf("%d parts are active afterwards, and %d in the calendar", counts.Active,
+						counts.Calendar)
 				}
 			}
 		}

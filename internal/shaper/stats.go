@@ -92,19 +92,19 @@ func Rates(before, after []ClientStats, apart time.Duration) []ClientRate {
 	return rates
 }
 
-// Named are those of the clients that a rule is about alone, in the order of their addresses.
-func Named(all []ClientStats, rules []Client) (named []ClientStats) {
-	alone := map[netip.Prefix]bool{}
+// NamedClients are those that a rule is about alone, in the order of their addresses.
+func NamedClients(all []ClientStats, rules []Client) (clients []ClientStats) {
+	prefixes := map[netip.Prefix]bool{}
 	for _, r := range rules {
-		alone[r.Prefix.Masked()] = true
+		prefixes[r.Prefix.Masked()] = true
 	}
 	for _, c := range all {
-		if alone[c.Client] {
-			named = append(named, c)
+		if prefixes[c.Client] {
+			clients = append(clients, c)
 		}
 	}
-	slices.SortFunc(named, func(a, b ClientStats) int { return a.Client.Addr().Compare(b.Client.Addr()) })
-	return named
+	slices.SortFunc(clients, func(a, b ClientStats) int { return a.Client.Addr().Compare(b.Client.Addr()) })
+	return clients
 }
 
 // Name is the client for a person: an address, a prefix of an IPv6 one, or NoIP.

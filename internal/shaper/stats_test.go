@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestNamed: a client has a rule of its own where that is about nobody else.
-func TestNamed(t *testing.T) {
+// TestNamedClients: a client has a rule of its own where that is about nobody else.
+func TestNamedClients(t *testing.T) {
 	var all []ClientStats
 	var rules []Client
 	for _, c := range []string{"10.8.0.9/32", "2001:db8:1::/64", "::/128", "10.8.0.7/32", "10.8.0.8/32"} {
@@ -22,7 +22,7 @@ func TestNamed(t *testing.T) {
 		rules = append(rules, Client{Prefix: netip.MustParsePrefix(r), Weight: 1})
 	}
 	var got []string
-	for _, c := range Named(all, rules) {
+	for _, c := range NamedClients(all, rules) {
 		got = append(got, c.Name())
 	}
 	if want := []string{"10.8.0.7", "10.8.0.9", "2001:db8:1::/64"}; !slices.Equal(got, want) {

@@ -41,8 +41,8 @@ done
 for i in 1 2 3; do until_ "ip netns exec peer$i curl -so /dev/null http://203.0.113.1/none"; done
 `
 
-// counted prints what the lines of count have more of after 20 s, in Mbit/s: each has a name and bytes.
-const counted = `
+// byteRates prints what the lines of count have more of after 20 s, in Mbit/s: each has a name and bytes.
+const byteRates = `
 all() { cut -d ' ' -f 1 /proc/uptime; for i in 1 2 3; do count $i; done; }
 sleep 10
 { all; sleep 20; all; } | awk '
@@ -52,11 +52,11 @@ sleep 10
 	END { print "]" }'
 `
 
-// sent is what WireGuard has sent to a peer; passed, what has passed this host from it, behind the shaper of what
-// comes in, as what that drops has come as well.
+// countSent counts what WireGuard has sent to a peer. countPassed counts what has passed this host from it, behind the
+// shaper of what comes in: what that drops has come, too.
 const (
-	sent   = `count() { wg show wg0 transfer | awk -v "key=$(cat /run/$1.pub)" '$1 == key { print $1, $3 }'; }` + "\n"
-	passed = `count() { nft list counter ip passed peer$1 | awk -v peer=$1 '/bytes/ { print peer, $4 }'; }
+	countSent   = `count() { wg show wg0 transfer | awk -v "key=$(cat /run/$1.pub)" '$1 == key { print $1, $3 }'; }` + "\n"
+	countPassed = `count() { nft list counter ip passed peer$1 | awk -v peer=$1 '/bytes/ { print peer, $4 }'; }
 nft -f - <<'END'
 table ip passed {
 	counter peer1 {}; counter peer2 {}; counter peer3 {}
@@ -90,17 +90,17 @@ func TestPeers(t *testing.T) {
 	rates := func(script string) (mbit [3]float64) {
 		t.Helper()
 		var all []float64
-		if out := s.sh(script + counted); json.Unmarshal([]byte(out), &all) != nil || len(all) != len(mbit) {
+		if out := s.sh(script + byteRates); json.Unmarshal([]byte(out), &all) != nil || len(all) != len(mbit) {
 			t.Fatal(out)
 		}
 		copy(mbit[:], all)
 		return mbit
 	}
 	// What is counted of a packet of 1420 bytes takes 1494 on the wire.
-	check := func(way string, got [3]float64, rate, counted float64) {
+	check := func(way string, got [3]float64, rate, countedSize float64) {
 		t.Helper()
 		for i := range got {
-			got[i] *= 1494 / counted
+			got[i] *= 1494 / countedSize
 		}
 		t.Logf("%s: %.3f Mbit/s on the wire", way, got)
 		// A few connections do not always fill so low a rate; what the first peer leaves is the others'.
@@ -109,12 +109,12 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%s: they were to have 2, %.3f and %.3f", way, 2*left, left)
 		}
 	}
-	down := rates(sent + `
+	down := rates(countSent + `
 for i in 1 1 1 1 2 2 3 3; do ip netns exec peer$i curl -sN -o /dev/null http://203.0.113.1/file & done
 `)
 	t.Log(s.sh("weir clients --for 3s; tc -s qdisc show dev wg0; pkill -x curl"))
 	check("downloads", down, 9, 1452)
-	uploads := rates(passed + `n=0
+	uploads := rates(countPassed + `n=0
 for i in 1 1 1 1 2 2 3 3; do
 	n=$((n + 1))
 	ip netns exec peer$i sh -c "nc 203.0.113.1 500$n </dev/zero" >/dev/null 2>&1 &
