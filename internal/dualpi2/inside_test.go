@@ -659,7 +659,7 @@ func deleteRoot(ifindex int) error {
 func TestInUDPSegments(t *testing.T) {
 	n := newNetwork(t)
 	s := n.sink()
-	n.put("bpf_dualpi2 rate 20mbit")
+	n.put("bpf_dualpi2 rate 100mbit") // all of it waits for less than the target
 	n.must(pinged(n, far4))
 	conn, arrived := n.dial(source{}), s.all()
 	raw, err := conn.SyscallConn()
