@@ -55,7 +55,8 @@ sleep 10
 // countSent counts what WireGuard has sent to a peer. countPassed counts what has passed this host from it, behind the
 // shaper of what comes in: what that drops has come, too.
 const (
-	countSent   = `count() { wg show wg0 transfer | awk -v "key=$(cat /run/$1.pub)" '$1 == key { print $1, $3 }'; }` + "\n"
+	countSent = `count() { wg show wg0 transfer | awk -v "key=$(cat /run/$1.pub)" '$1 == key { print $1, $3 }'; }
+`
 	countPassed = `count() { nft list counter ip passed peer$1 | awk -v peer=$1 '/bytes/ { print peer, $4 }'; }
 nft -f - <<'END'
 table ip passed {
