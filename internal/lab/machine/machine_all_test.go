@@ -149,6 +149,18 @@ func (s *subject) fails(format string, args ...any) {
 	s.Errorf(format, args...)
 }
 
+// explain prints what a machine has logged of weir since its boot, if the fault has failed.
+func (s *subject) explain() {
+	if !s.Failed() {
+		return
+	}
+	const logs = "journalctl -b --no-pager -o short-monotonic -u 'weir*' | tail -n 60; " +
+		"systemctl status --no-pager weir.service"
+	if r, err := s.m.Run(s.ctx, logs); err == nil {
+		s.Log(r.Out)
+	}
+}
+
 // same counts an outcome if two looks are the same.
 func (s *subject) same(o outcome, now, want, what string) {
 	s.Helper()
@@ -340,6 +352,7 @@ func testSystem(ctx context.Context, t *testing.T, image Image, o Options, resul
 			s.must(m.Reset(ctx, Booted))
 			s.settled()
 			s.must(results.set(f.name, on, tally{}))
+			defer s.explain()
 			f.run(s)
 			if err := results.set(f.name, on, *s.counts); err != nil {
 				t.Error(err)
