@@ -56,7 +56,7 @@ func contents() map[string]string {
 		files["usr/share/doc/weir/docs/"+filepath.Base(page)] = "-rw-r--r--"
 	}
 	files["usr/lib/systemd/system/weir-serve-domain@.service"] = "-rw-r--r--"
-	for _, command := range []string{"calibrate", "cc", "cc-show", "confirm", "doctor", "down", "dualpi2",
+	for _, command := range []string{"calibrate", "cc", "cc-show", "clients", "confirm", "doctor", "down", "dualpi2",
 		"dualpi2-add", "dualpi2-change", "dualpi2-del", "dualpi2-show", "exporter", "follow", "measure", "plan",
 		"recover", "serve", "status", "try", "up", "watch"} {
 		files["usr/share/man/man8/weir-"+command+".8.gz"] = "-rw-r--r--"
