@@ -133,10 +133,12 @@ static __always_inline void set_policy(struct entry *e, u32 generation, const st
 
 static __always_inline struct entry *find_entry(const struct config *c, const struct address *client, u64 now)
 {
-	struct entry *e = bpf_map_lookup_elem(&clients, client), new = { .client.word = new_word(now) };
+	struct entry *e = bpf_map_lookup_elem(&clients, client);
 	u32 generation = READ(c->generation);
 
 	if (!e) {
+		struct entry new = { .client.word = new_word(now) };
+
 		set_policy(&new, generation, client);
 		bpf_map_update_elem(&clients, client, &new, BPF_NOEXIST);
 		e = bpf_map_lookup_elem(&clients, client);
