@@ -239,9 +239,10 @@ func (n *network) flood(w *work, to *client, rate units.Rate) {
 		defer conn.Close()
 		const burst, size = 4, 1400
 		gap := time.Duration(burst * size * 8 / float64(rate) * 1e9)
+		packet := make([]byte, size)
 		for !w.over() {
 			for range burst {
-				_, _ = conn.Write(make([]byte, size))
+				_, _ = conn.Write(packet)
 			}
 			time.Sleep(gap)
 		}
@@ -313,6 +314,7 @@ func (m measured) String() string {
 // measure is what the first clients get while a load runs.
 func (n *network) measure(rate units.Rate, first int, load func(*work)) (m measured) {
 	n.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would have the only CPU for milliseconds
 	w := newWork()
 	load(w)
 	time.Sleep(time.Second)
