@@ -183,7 +183,7 @@ func (m *fake) RemoveBBR() error {
 	return nil
 }
 
-func (m *fake) CleanQueue(index, segs int) error {
+func (m *fake) CleanQueue(index int, _ qdisc.Tree, segs int) error {
 	if !slices.ContainsFunc(m.f.Links, func(l host.Link) bool { return l.Index == index }) {
 		return unix.ENODEV
 	}

@@ -74,13 +74,13 @@ func (live) RestoreTree(link int, tree qdisc.Tree) error {
 	return conn.Restore(link, tree)
 }
 
-func (live) CleanQueue(link, gsoSegs int) error {
+func (live) CleanQueue(link int, before qdisc.Tree, gsoSegs int) error {
 	conn, err := qdisc.Dial(0)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.Clean(link); err != nil {
+	if err := conn.Clean(link, before); err != nil {
 		return err
 	}
 	tree, err := conn.Tree(link)

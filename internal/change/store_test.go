@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/journal"
 	"weir/internal/plan"
+	"weir/internal/qdisc"
 
 	"github.com/vishvananda/netlink"
 )
@@ -92,7 +93,7 @@ func TestLiveCleanQueue(t *testing.T) {
 			if err := netlink.LinkSetGSOMaxSegs(device, c.there); err != nil {
 				t.Error(err)
 			}
-			if err := (live{}).CleanQueue(device.Index, c.kept); err != nil {
+			if err := (live{}).CleanQueue(device.Index, qdisc.Tree{}, c.kept); err != nil {
 				t.Errorf("%+v: %v", c, err)
 			}
 			if l, err := netlink.LinkByName("card"); err != nil || int(l.Attrs().GSOMaxSegs) != c.want {
@@ -101,7 +102,7 @@ func TestLiveCleanQueue(t *testing.T) {
 			if err := netlink.LinkDel(device); err != nil {
 				t.Error(err)
 			}
-			if (live{}).CleanQueue(device.Index, c.kept) == nil {
+			if (live{}).CleanQueue(device.Index, qdisc.Tree{}, c.kept) == nil {
 				t.Errorf("%+v: no error for a device that is gone", c)
 			}
 		}

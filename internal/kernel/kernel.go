@@ -81,8 +81,8 @@ type Place struct {
 type Machine interface {
 	SetTree(link int, stack qdisc.Stack) error   // replaces the root, and reads it back
 	RestoreTree(link int, tree qdisc.Tree) error // puts back what was read
-	// CleanQueue takes away what a BPF queue has left that somebody else has taken away.
-	CleanQueue(link, gsoSegs int) error
+	// CleanQueue takes away what a BPF queue has left that somebody else has taken away, or that was never whole.
+	CleanQueue(link int, before qdisc.Tree, gsoSegs int) error
 	// SetIngress has what arrives pass it first; empty: takes that away; and reads it back.
 	SetIngress(link int, a qdisc.Arriving) error
 	// RegisterBBR registers this program's bpf_bbr, in place of another weir's, also for each network namespace that

@@ -65,7 +65,7 @@ func root() Object {
 			q, ok := v.(Queue)
 			return ok && slices.ContainsFunc(qdisc.BPFKinds(), q.Stack.Has)
 		},
-		Clean:    func(m Machine, at Place, gsoSegs int) error { return m.CleanQueue(at.Link, gsoSegs) },
+		Clean:    func(m Machine, at Place, gsoSegs int) error { return m.CleanQueue(at.Link, at.Tree, gsoSegs) },
 		Counters: rootCounters,
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"weir/internal/bpf"
 	"weir/internal/dualpi2"
@@ -204,11 +202,19 @@ func (c *Conn) changeInstance(ifindex int, next BPFDualPI2) error {
 }
 
 // Clean takes away what a bpf_dualpi2 or a bpf_shaper has left on an interface from which somebody else has taken its
-// qdisc: a program, and a limit on superpackets. Replace, Delete and Restore do that, too.
-func (c *Conn) Clean(ifindex int) error {
+// qdisc: a program, and a limit on superpackets. Replace, Delete and Restore do that, too. Of a bpf_shaper that was
+// ended while it was installed, it takes away a clsact that was not there before.
+func (c *Conn) Clean(ifindex int, before Tree) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clean(ifindex)
+	err := c.clean(ifindex)
+	if slices.ContainsFunc(before.Qdiscs, atTheIngress) {
+		return err
+	}
+	if e := visible(c.shaper.Clean(ifindex)); e != nil {
+		err = errors.Join(err, fmt.Errorf("interface %d: what a bpf_shaper left: %w", ifindex, e))
+	}
+	return err
 }
 
 // clean takes away what an instance has left whose qdisc is gone from a device. Where it may not look, it has left
@@ -225,11 +231,7 @@ func (c *Conn) clean(ifindex int) error {
 			}
 		}
 	}
-	err := c.bpf.Clean(ifindex)
-	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
-		return nil
-	}
-	if err != nil {
+	if err := visible(c.bpf.Clean(ifindex)); err != nil {
 		return fmt.Errorf("interface %d: what a bpf_dualpi2 left: %w", ifindex, err)
 	}
 	return nil

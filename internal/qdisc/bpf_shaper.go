@@ -164,6 +164,7 @@ type shaperLoader interface {
 	Change(ifindex int, c shaper.Config) error
 	Read(ifindex int) (shaper.Instance, bool, error)
 	Remove(ifindex int) error
+	Clean(ifindex int) error
 }
 
 // noShaper is for where noBPF is.
@@ -173,6 +174,7 @@ func (noShaper) Install(int, int, shaper.Config) error   { return bpf.ErrNotSupp
 func (noShaper) Change(int, shaper.Config) error         { return bpf.ErrNotSupported }
 func (noShaper) Read(int) (shaper.Instance, bool, error) { return shaper.Instance{}, false, nil }
 func (noShaper) Remove(int) error                        { return nil }
+func (noShaper) Clean(int) error                         { return nil }
 
 // addShaper makes the shaper of an interface the root of its tree, where what the kernel has there keeps times of
 // departure. One that cannot be read has no Spec.
@@ -279,14 +281,18 @@ func (c *Conn) setShaper(ifindex int, want *BPFShaper) error {
 	return nil
 }
 
-// removeShaper is content where it may not look: then it has put none there.
+// removeShaper takes a shaper away.
 func (c *Conn) removeShaper(ifindex int) error {
-	err := c.shaper.Remove(ifindex)
-	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
-		return nil
-	}
-	if err != nil {
+	if err := visible(c.shaper.Remove(ifindex)); err != nil {
 		return fmt.Errorf("interface %d: the bpf_shaper: %w", ifindex, err)
 	}
 	return nil
+}
+
+// visible leaves out errors of where one may not look, or cannot: nothing has been put there.
+func visible(err error) error {
+	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
+		return nil
+	}
+	return err
 }

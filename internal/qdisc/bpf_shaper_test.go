@@ -49,6 +49,11 @@ func (s *shapers) Remove(int) error {
 	return s.err
 }
 
+func (s *shapers) Clean(int) error {
+	s.calls = append(s.calls, "clean")
+	return s.err
+}
+
 // running is a shaper that has been told this.
 func running(t *testing.T, text string) *shapers {
 	t.Helper()
@@ -242,6 +247,9 @@ func TestChangeShaper(t *testing.T) {
 		return func(c *Conn) error { return c.Adjust(2, mustParse(t, text)) }
 	}
 	restore := func(tree Tree) func(*Conn) error { return func(c *Conn) error { return c.Restore(2, tree) } }
+	clean := func(before [][]byte) func(*Conn) error {
+		return func(c *Conn) error { return c.Clean(2, recorded(none(), before)) }
+	}
 	for name, c := range map[string]struct {
 		qdiscs  [][]byte
 		shaper  func() *shapers
@@ -273,9 +281,14 @@ func TestChangeShaper(t *testing.T) {
 			do: restore(recorded(some(), several)), program: []string{"change rate 8mbit"}},
 		"gone from below it": {qdiscs: cake, shaper: some, do: restore(recorded(none(), cake)),
 			program: []string{"remove"}},
-		"cleaned": {qdiscs: cake, shaper: some, do: func(c *Conn) error { return c.Clean(2) },
-			program: []string{"remove"}},
-		"cleaned in use": {qdiscs: fq, shaper: some, do: func(c *Conn) error { return c.Clean(2) }},
+		"cleaned":        {qdiscs: cake, shaper: some, do: clean(cake), program: []string{"remove", "clean"}},
+		"cleaned in use": {qdiscs: fq, shaper: some, do: clean(cake), program: []string{"clean"}},
+		"cleaned beside filters that were there before": {qdiscs: cake, shaper: none,
+			do: clean(append(cake, object(2, 0xFFFF0000, Ingress, 1, "clsact", nil)))},
+		"not cleaned": {qdiscs: cake, shaper: func() *shapers { return &shapers{err: errors.New("busy")} },
+			do: clean(cake), program: []string{"clean"}, fails: "interface 2: what a bpf_shaper left: busy"},
+		"may not be cleaned": {qdiscs: cake, shaper: func() *shapers { return &shapers{err: fs.ErrPermission} },
+			do: clean(cake), program: []string{"clean"}},
 		"deleted": {qdiscs: fq, shaper: some, do: func(c *Conn) error { return c.Delete(2, Root) },
 			program: []string{"remove"}, kernel: []string{"change delete 0: at root"}},
 		"not supported": {qdiscs: cake, shaper: func() *shapers { return &shapers{err: errors.New("no BPF")} },

@@ -28,3 +28,4 @@ func (kernelShaper) Install(ifindex, from int, c shaper.Config) error {
 func (kernelShaper) Change(ifindex int, c shaper.Config) error       { return shaper.Change(ifindex, c) }
 func (kernelShaper) Read(ifindex int) (shaper.Instance, bool, error) { return shaper.Read(ifindex) }
 func (kernelShaper) Remove(ifindex int) error                        { return shaper.Remove(ifindex) }
+func (kernelShaper) Clean(ifindex int) error                         { return shaper.Clean(ifindex) }

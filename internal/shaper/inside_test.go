@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -532,6 +533,7 @@ func TestInLife(t *testing.T) {
 	n.must(Change(n.near, changed)) // of others
 	check(2_000_000_000, 1)
 	n.install(100_000_000) // in its place
+	n.must(Clean(n.near))  // of nothing: it is whole
 	check(100_000_000, 0)
 	w.stop()
 	n.must(Remove(n.near))
@@ -540,6 +542,27 @@ func TestInLife(t *testing.T) {
 	}
 	if got := segments(); got != before {
 		t.Errorf("%d segments, not %d", got, before)
+	}
+	_, err = link.QueryPrograms(link.QueryOptions{Target: n.near, Attach: ebpf.AttachTCXEgress})
+	places := func() (count int) {
+		device, err := netlink.LinkByIndex(n.near)
+		n.must(err)
+		all, err := netlink.QdiscList(device)
+		n.must(err)
+		for _, q := range all {
+			if q.Type() == "clsact" {
+				count++
+			}
+		}
+		return count
+	}
+	if places() != 0 {
+		t.Error("a clsact is left")
+	}
+	n.must(netlink.QdiscAdd(clsact(n.near))) // as by an Install that was killed before its filter
+	n.must(Clean(n.near))
+	if got := places() != 0; got != tcx(err) {
+		t.Errorf("a clsact that no filter came to is still there: %v", got)
 	}
 	if err := Install(n.near+1000, n.near, valid(nil)); err == nil {
 		t.Error("a device that is not there")

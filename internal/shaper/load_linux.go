@@ -279,6 +279,28 @@ func Remove(ifindex int) error {
 	return errors.Join(err, setSegments(device, found.segments(device)))
 }
 
+// Clean takes away what an Install has left that was ended half-way, on kernels before 6.6: a clsact without a filter. It
+// looks like anybody's, so its caller has to know that there was none before.
+func Clean(ifindex int) error {
+	device, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return fmt.Errorf("interface %d: %w", ifindex, err)
+	}
+	_, err = link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXEgress})
+	if tcx(err) {
+		return err
+	}
+	there, err := netlink.QdiscList(device)
+	if err != nil {
+		return err
+	}
+	empty := func(q netlink.Qdisc) bool { return q.Type() == "clsact" && (programs{}).alone(device) }
+	if !slices.ContainsFunc(there, empty) {
+		return nil
+	}
+	return netlink.QdiscDel(clsact(ifindex))
+}
+
 // A program at a device's egress: a TCX one, or the filter of clsact that has it on kernels before 6.6.
 type program struct {
 	*bpf.Opened
