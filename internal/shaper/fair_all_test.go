@@ -65,7 +65,8 @@ func simulate(t *testing.T, program string, seed int, rate units.Rate, groups st
 }
 
 // TestFair: what clients get whatever they send with, and what a probe waits beside them. The delays are those of the
-// probe of another client and of the provider's queue, at p99 in ms; both include each other.
+// probe of another client and of the provider's queue, at p99 in ms; both include each other. All are medians of some
+// seeds, as one connection with ECN cannot always use what is its share of a gigabit.
 func TestFair(t *testing.T) {
 	program := bpftest.Native(t, "bpf/fair.c", "-O2", "-fsanitize=undefined", "-fsanitize-trap=undefined", "-lm")
 	const megabit, gigabit = units.Rate(1_000_000), units.Rate(1_000_000_000)
@@ -96,25 +97,30 @@ func TestFair(t *testing.T) {
 	} {
 		for _, rate := range test.rates {
 			t.Run(fmt.Sprintf("%s/%v", test.name, rate), func(t *testing.T) {
-				s := simulate(t, program, 1, rate, test.groups)
-				judged := s.clients()
-				if test.judged != 0 {
-					judged = judged[:test.judged]
+				var jain, util, other, provider []float64
+				for seed := range 9 {
+					s := simulate(t, program, seed+1, rate, test.groups)
+					judged := s.clients()
+					if test.judged != 0 {
+						judged = judged[:test.judged]
+					}
+					jain, util = append(jain, stats.Jain(judged)), append(util, s.Util)
+					other, provider = append(other, s.Other[1]), append(provider, s.Provider[1])
+					if drops := s.Drops - s.ProbeDrops; strings.HasSuffix(test.name, "ECN") && drops != 0 {
+						t.Errorf("%d drops with seed %d", drops, seed+1)
+					}
 				}
-				if got := stats.Jain(judged); got < test.jain {
+				if got := stats.Median(jain); got < test.jain {
 					t.Errorf("Jain %.5f, below %v", got, test.jain)
 				}
-				if s.Util < test.util {
-					t.Errorf("%.4f of the rate, below %v", s.Util, test.util)
+				if got := stats.Median(util); got < test.util {
+					t.Errorf("%.4f of the rate, below %v", got, test.util)
 				}
-				if s.Other[1] > test.other {
-					t.Errorf("another client's probe waits for %.2f ms, more than %v", s.Other[1], test.other)
+				if got := stats.Median(other); got > test.other {
+					t.Errorf("another client's probe waits for %.2f ms, more than %v", got, test.other)
 				}
-				if s.Provider[1] > test.provider {
-					t.Errorf("the provider's queue is %.2f ms, more than %v", s.Provider[1], test.provider)
-				}
-				if test.name == "ECN" && s.Drops != 0 {
-					t.Errorf("%d drops", s.Drops)
+				if got := stats.Median(provider); got > test.provider {
+					t.Errorf("the provider's queue is %.2f ms, more than %v", got, test.provider)
 				}
 			})
 		}

@@ -66,7 +66,7 @@ struct client {
 /* What a flow uses is time that its client needs for it at its rate, over the last 1 << MEMORY_SHIFT ns or so. */
 #define MEMORY_SHIFT	25		/* 34 ms: some packets of each of ten flows at 10 Mbit/s */
 #define MEMORY		(1U << MEMORY_SHIFT)
-#define MAX_USE		(16 * (u64)MEMORY)
+#define MAX_USE		(16 * (u64)MEMORY - 1)
 #define SPARSE		8		/* a flow is sparse if it uses less than this part of what is fair */
 #define FAR_TOO_MUCH	8		/* times what is fair: marks do not slow it down */
 #define FULL_FRAME	1514		/* bytes */
@@ -75,7 +75,7 @@ struct flow {
 	u64 last;		/* ns: when its last packet leaves */
 	u64 clock;		/* ns: it is sparse once this has passed */
 	u64 came;		/* ns: its last packet */
-	u64 used;		/* ns, as of then */
+	u64 used;		/* ns, as of then; the last bit: its data may be marked */
 };
 
 enum verdict { PASS, MARK, DROP };
@@ -287,7 +287,8 @@ static __always_inline u64 wait_of(struct client *c, u64 now)
  *
  * A client's packets leave in the order in which they came, so its flows share as they come. Those that send more than is fair are marked for what is too
  * much, and what is fair is whatever makes the packets wait for the target: Approximate Fair Dropping (Pan, Breslau, Prabhakar and Shenker 2003), but
- * that each flow's use is known here, not estimated from samples. A flow that marks do not slow down is dropped from.
+ * that each flow's use is known here, not estimated from samples. A flow that marks do not slow down is dropped from; of one that they do slow down
+ * nothing is, not even what cannot be marked, as acknowledgements and what is sent again (RFC 3168, section 6.1.4 and 6.1.5).
  */
 static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a,
 	u64 unit, u64 frame)
@@ -296,6 +297,7 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
 	u64 each = 2 * frame * MEMORY / fair, off; /* two frames of each flow */
 	u64 most = ((u64)HORIZON << p->slot_shift) / 4 * 3; /* what takes marks may wait for longer, as they take an RTT to tell */
+	bool marks = a->ect || used & 1 && since < MEMORY;
 
 	if (!wait && fair == 2 * MEMORY) /* nothing is too much, whosoever it is */
 		return PASS;
@@ -308,17 +310,21 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	if (used > MAX_USE)
 		used = MAX_USE;
 	f->came = a->now;
-	f->used = used;
-	/* So far nothing was too much. Marks take an RTT to tell, so they begin near what one flow uses: else what tells is that the queue is full. */
-	if (a->ect && wait > target && fair == 2 * MEMORY && used < fair / 3 * 2)
+	f->used = used & ~1ULL | marks;
+	/* So far nothing was too much. Marks take an RTT to tell, so they begin near what one flow uses: else what tells is that the queue is full. But what
+	 * the client's whole rate carries is not far too much at once, however little the flow uses that is the first to wait. */
+	if (marks && wait > target && fair == 2 * MEMORY && used < fair / 3 * 2) {
 		fair = used / 2 * 3;
+		if (fair < MEMORY / FAR_TOO_MUCH)
+			fair = MEMORY / FAR_TOO_MUCH;
+	}
 	off = wait > target ? wait - target : target - wait;
 	if (off > 4 * target)
 		off = 4 * target;
-	if (wait > target && used < fair / 2 && !a->ect) /* it is far too much for all flows that there are, as when many begin */
+	if (wait > target && used < fair / 2 && !marks) /* it is far too much for all flows that there are, as when many begin */
 		off *= 4;
-	if (wait > target && used > fair && a->ect) /* more marks are no use until then, and drops the last resort */
-		off /= 8;
+	if (wait > target && marks) /* more marks are no use until then, and drops the last resort; those who use little are no measure of what is fair */
+		off /= used > fair ? 8 : 4;
 	off = (fair * weight >> MEMORY_SHIFT) * off / (8 * target); /* e times less in 270 ms at twice the target */
 	fair = wait > target ? fair - off : fair + off;
 	if (fair > 2 * MEMORY)
@@ -328,12 +334,14 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	c->fair = (u32)fair;
 	if (wait < target / 2)
 		return PASS;
-	if (wait >= (a->ect ? most : p->limit))
+	if (wait >= (marks ? most : p->limit))
 		return DROP;
 	room = wait >= p->limit ? 0 : wait > target ? fair * (p->limit - wait) / (p->limit - target) : fair;
 	if (used <= room || DICE() <= (u32)(room * 0xffffffff / used))
 		return PASS;
-	return a->ect && used <= FAR_TOO_MUCH * fair ? MARK : DROP;
+	if (!marks || used > FAR_TOO_MUCH * fair)
+		return DROP;
+	return a->ect ? MARK : PASS;
 }
 
 /*
