@@ -279,8 +279,8 @@ func Remove(ifindex int) error {
 	return errors.Join(err, setSegments(device, found.segments(device)))
 }
 
-// Clean takes away what an Install has left that was ended half-way, on kernels before 6.6: a clsact without a filter. It
-// looks like anybody's, so its caller has to know that there was none before.
+// Clean takes away what an Install has left that was ended half-way, on kernels before 6.6: a clsact without a filter.
+// It looks like anybody's, so its caller has to know that there was none before.
 func Clean(ifindex int) error {
 	device, err := netlink.LinkByIndex(ifindex)
 	if err != nil {
