@@ -211,7 +211,7 @@ func (c *Conn) Clean(ifindex int, before Tree) error {
 	if slices.ContainsFunc(before.Qdiscs, atTheIngress) {
 		return err
 	}
-	if e := visible(c.shaper.Clean(ifindex)); e != nil {
+	if e := ignoreUnavailable(c.shaper.Clean(ifindex)); e != nil {
 		err = errors.Join(err, fmt.Errorf("interface %d: what a bpf_shaper left: %w", ifindex, e))
 	}
 	return err
@@ -231,7 +231,7 @@ func (c *Conn) clean(ifindex int) error {
 			}
 		}
 	}
-	if err := visible(c.bpf.Clean(ifindex)); err != nil {
+	if err := ignoreUnavailable(c.bpf.Clean(ifindex)); err != nil {
 		return fmt.Errorf("interface %d: what a bpf_dualpi2 left: %w", ifindex, err)
 	}
 	return nil

@@ -283,14 +283,14 @@ func (c *Conn) setShaper(ifindex int, want *BPFShaper) error {
 
 // removeShaper takes a shaper away.
 func (c *Conn) removeShaper(ifindex int) error {
-	if err := visible(c.shaper.Remove(ifindex)); err != nil {
+	if err := ignoreUnavailable(c.shaper.Remove(ifindex)); err != nil {
 		return fmt.Errorf("interface %d: the bpf_shaper: %w", ifindex, err)
 	}
 	return nil
 }
 
-// visible leaves out errors of where one may not look, or cannot: nothing has been put there.
-func visible(err error) error {
+// ignoreUnavailable leaves out errors of where one may not look, or cannot: nothing has been put there.
+func ignoreUnavailable(err error) error {
 	if errors.Is(err, bpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENODEV) {
 		return nil
 	}

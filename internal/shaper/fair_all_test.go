@@ -97,7 +97,7 @@ func TestFair(t *testing.T) {
 	} {
 		for _, rate := range test.rates {
 			t.Run(fmt.Sprintf("%s/%v", test.name, rate), func(t *testing.T) {
-				var jain, util, other, provider []float64
+				var jain, util, probes, queues []float64
 				for seed := range 9 {
 					s := simulate(t, program, seed+1, rate, test.groups)
 					judged := s.clients()
@@ -105,7 +105,7 @@ func TestFair(t *testing.T) {
 						judged = judged[:test.judged]
 					}
 					jain, util = append(jain, stats.Jain(judged)), append(util, s.Util)
-					other, provider = append(other, s.Other[1]), append(provider, s.Provider[1])
+					probes, queues = append(probes, s.Other[1]), append(queues, s.Provider[1])
 					if drops := s.Drops - s.ProbeDrops; strings.HasSuffix(test.name, "ECN") && drops != 0 {
 						t.Errorf("%d drops with seed %d", drops, seed+1)
 					}
@@ -116,10 +116,10 @@ func TestFair(t *testing.T) {
 				if got := stats.Median(util); got < test.util {
 					t.Errorf("%.4f of the rate, below %v", got, test.util)
 				}
-				if got := stats.Median(other); got > test.other {
+				if got := stats.Median(probes); got > test.other {
 					t.Errorf("another client's probe waits for %.2f ms, more than %v", got, test.other)
 				}
-				if got := stats.Median(provider); got > test.provider {
+				if got := stats.Median(queues); got > test.provider {
 					t.Errorf("the provider's queue is %.2f ms, more than %v", got, test.provider)
 				}
 			})

@@ -294,8 +294,8 @@ func Clean(ifindex int) error {
 	if err != nil {
 		return err
 	}
-	empty := func(q netlink.Qdisc) bool { return q.Type() == "clsact" && (programs{}).alone(device) }
-	if !slices.ContainsFunc(there, empty) {
+	isEmptyPlace := func(q netlink.Qdisc) bool { return q.Type() == "clsact" && (programs{}).alone(device) }
+	if !slices.ContainsFunc(there, isEmptyPlace) {
 		return nil
 	}
 	return netlink.QdiscDel(clsact(ifindex))
