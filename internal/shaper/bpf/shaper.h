@@ -297,7 +297,7 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
 	u64 each = 2 * frame * MEMORY / fair, off; /* two frames of each flow */
 	u64 most = ((u64)HORIZON << p->slot_shift) / 4 * 3; /* what takes marks may wait for longer, as they take an RTT to tell */
-	bool marks = a->ect || used & 1 && since < MEMORY;
+	bool marks;
 
 	if (!wait && fair == 2 * MEMORY) /* nothing is too much, whosoever it is */
 		return PASS;
@@ -305,6 +305,7 @@ static __always_inline enum verdict judge(const struct params *p, struct client 
 		target = each;
 	if (target > p->limit / 2)
 		target = p->limit / 2;
+	marks = a->ect || used & 1 && since < MEMORY;
 	used = since < MEMORY ? used - (used * since >> MEMORY_SHIFT) : 0;
 	used += unit;
 	if (used > MAX_USE)
