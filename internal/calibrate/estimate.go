@@ -259,6 +259,26 @@ func falls(all series, a, b float64) bool {
 	return second.lost() < 0.7*p-3*math.Sqrt(p/n)
 }
 
+// clusters reports whether losses of a time come together, as those do of an application's bursts at a policer that
+// still has much to send. A path loses at any time.
+func clusters(all series, a, b float64) bool {
+	const (
+		parts    = 8
+		unlikely = 24.3 // chi-square with 7 degrees of freedom, of one time in a thousand
+	)
+	share, sum := all.between(a, b).lost(), 0.0
+	if share == 0 {
+		return false
+	}
+	for k := range parts {
+		step := (b - a) / parts
+		part := all.between(a+float64(k)*step, a+float64(k+1)*step)
+		n := math.Max(1, part.grown(func(s Sample) float64 { return s.Segments }))
+		sum += n * (part.lost() - share) * (part.lost() - share) / share
+	}
+	return sum > unlikely
+}
+
 // kindOf returns how the rate is enforced.
 func kindOf(p plateau, i idleLink, lost float64) Kind {
 	stands, drops := p.waits > i.stands(), p.lost > lost+0.005

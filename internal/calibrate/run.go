@@ -444,7 +444,7 @@ func (r *run) below(ctx context.Context) (below, error) {
 	}
 	a, b, err := r.hold(ctx, lower*rate, long)
 	for k := 0; err == nil && k < patient; k++ {
-		if r.left(a, b) < crowded*rate && !falls(r.samples(), a, b) {
+		if r.left(a, b) < crowded*rate && !falls(r.samples(), a, b) && !clusters(r.samples(), a, b) {
 			break
 		}
 		a, b, err = r.hold(ctx, lower*rate, long)

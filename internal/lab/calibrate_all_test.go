@@ -115,7 +115,8 @@ func drawn() (all []link) {
 	add("42 Mbit/s, 5ms | credit 0.5 s", calibrate.FIFO, 42e6, 14, `rtt = "5ms"`,
 		`queue = "tbf rate 42mbit burst 2625000b limit 2625000b peakrate 126mbit mtu 3200b"`).credit = true
 	add("42 Mbit/s, 3ms, own application of 4.2 Mbit/s | policer 256kb", calibrate.Policer, 42e6, 0, `rtt = "3ms"`,
-		"queue = \"policer\"\nburst = \"256kb\"\n[[flow]]\nname = \"own\"\nchunk = \"52500b\"\ninterval = \"100ms\"")
+		"queue = \"policer\"\nburst = \"256kb\"\n[[flow]]\nname = \"own\"\nchunk = \"52500b\"\ninterval = \"100ms\"").
+		off = 0.005 // what the application lost is known by what it sends again, and when it does: 0.32 % in 24 seeds
 	add("19.3 Mbit/s, 150ms, loss 0.1%, IPv6 | FIFO 35ms", calibrate.FIFO, 19.3e6, 14,
 		"rtt = \"150ms\"\nip = 6\nloss = \"0.1%\"", `buffer = "35ms"`).off = 0.005 // as far away, and with losses
 	add("20 Mbit/s, 600ms | FIFO 500ms", calibrate.FIFO, 20e6, 14, `rtt = "600ms"`, `buffer = "500ms"`)
