@@ -293,14 +293,17 @@ static __always_inline u64 wait_of(struct client *c, u64 now)
 static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a,
 	u64 unit, u64 frame)
 {
-	u64 since = a->now > f->came ? a->now - f->came : 0, used = f->used, fair = fair_of(c), room;
-	u64 target = p->target > 2 * unit ? p->target : 2 * unit, weight = unit < MEMORY ? unit : MEMORY, wait = wait_of(c, a->now);
-	u64 each = 2 * frame * MEMORY / fair, off; /* two frames of each flow */
-	u64 most = ((u64)HORIZON << p->slot_shift) / 4 * 3; /* what takes marks may wait for longer, as they take an RTT to tell */
+	u64 wait = wait_of(c, a->now), fair = fair_of(c), since, used, target, weight, each, most, off, room;
 	bool marks;
 
 	if (!wait && fair == 2 * MEMORY) /* nothing is too much, whosoever it is */
 		return PASS;
+	since = a->now > f->came ? a->now - f->came : 0;
+	used = f->used;
+	target = p->target > 2 * unit ? p->target : 2 * unit;
+	weight = unit < MEMORY ? unit : MEMORY;
+	each = 2 * frame * MEMORY / fair; /* two frames of each flow */
+	most = ((u64)HORIZON << p->slot_shift) / 4 * 3; /* what takes marks may wait for longer, as they take an RTT to tell */
 	if (target < each)
 		target = each;
 	if (target > p->limit / 2)
