@@ -124,3 +124,30 @@ func TestUnderNothing(t *testing.T) {
 		t.Errorf("%.0f %% may be lost", 100*most)
 	}
 }
+
+// A path loses at any time, and a policer beside bursts all at once. One loss is no cluster.
+func TestClusters(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost func(sample int) bool
+		want bool
+	}{
+		"none":          {func(int) bool { return false }, false},
+		"one":           {func(i int) bool { return i == 70 }, false},
+		"at any time":   {func(i int) bool { return i%8 == 3 }, false},
+		"all at once":   {func(i int) bool { return i >= 60 && i < 80 }, true},
+		"in two bursts": {func(i int) bool { return i >= 30 && i < 40 || i >= 130 && i < 140 }, true},
+	} {
+		var all series
+		again := 0.0
+		for i := range 160 {
+			if c.lost(i) {
+				again++
+			}
+			all = append(all, Sample{At: time.Duration(i) * 10 * time.Millisecond, Segments: 10 * float64(i),
+				Again: again})
+		}
+		if got := clusters(all, 0, 1.6); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

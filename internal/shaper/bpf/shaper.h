@@ -288,7 +288,7 @@ static __always_inline u64 wait_of(struct client *c, u64 now)
  * A client's packets leave in the order in which they came, so its flows share as they come. Those that send more than is fair are marked for what is too
  * much, and what is fair is whatever makes the packets wait for the target: Approximate Fair Dropping (Pan, Breslau, Prabhakar and Shenker 2003), but
  * that each flow's use is known here, not estimated from samples. A flow that marks do not slow down is dropped from; of one that they do slow down
- * nothing is, not even what cannot be marked, as acknowledgements and what is sent again (RFC 3168, section 6.1.4 and 6.1.5).
+ * nothing is, not even what cannot be marked, as acknowledgements and what is sent again (RFC 3168, sections 6.1.4 and 6.1.5).
  */
 static __always_inline enum verdict judge(const struct params *p, struct client *c, struct flow *f, const struct arrival *a,
 	u64 unit, u64 frame)
