@@ -244,15 +244,15 @@ func figure(id string) (value float64, known bool) {
 	case "dualpi2/superpackets | htb + dualpi2 | added.L.p99":
 		return 1.36, true
 	case "shaper/shares | bpf_shaper | added.p99":
-		return 1.25, true
+		return 1.18, true
 	case "shaper/shares | bpf_shaper | goodput.client.A":
 		return 47.28, true
 	case "shaper/shares | bpf_shaper | goodput.client.B":
-		return 47.29, true
+		return 47.28, true
 	case "shaper/shares | cake_mq | goodput.client.A":
-		return 11.68, true
+		return 11.72, true
 	case "shaper/shares | cake_mq | goodput.client.B":
-		return 82.86, true
+		return 82.85, true
 	case "traffic/gso | with UDP GSO | bpf_dualpi2 | added.p99":
 		return 24.03, true
 	case "traffic/gso | without | bpf_dualpi2 | added.p99":
