@@ -18,6 +18,7 @@ var (
 	with       = hosttest.With
 	kernelWith = hosttest.Kernel
 	bpfDualPI2 = hosttest.BPFDualPI2
+	bpfShaper  = hosttest.BPFShaper
 	sysctl     = hosttest.Sysctl
 
 	traffic           = hosttest.Traffic

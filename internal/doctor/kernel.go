@@ -54,13 +54,14 @@ func kernelHas(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// canShape reports whether the kernel has, as far as is known, what plans with a rate need.
+// canShape reports whether the kernel has, as far as is known, what plans with a rate need: CAKE, Weir's own shaper
+// above fq, or htb above fq_codel.
 func (p *patient) canShape() bool {
-	no := func(kind string) bool {
+	has := func(kind string) bool {
 		f, _ := plan.FaultOf(kind, p.Facts)
-		return p.Qdiscs[kind] == host.No || f.Known()
+		return p.Qdiscs[kind] != host.No && !f.Known()
 	}
-	return !no("cake") || !no("htb") && !no("fq_codel")
+	return has("cake") || has(qdisc.BPFShaping) && has("fq") || has("htb") && has("fq_codel")
 }
 
 // planned is a plan to try; on a kernel that would refuse it, what is to be done before.

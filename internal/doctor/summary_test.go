@@ -105,6 +105,8 @@ func TestSummarize(t *testing.T) {
 		}), Summary{true,
 			"This server's kernel has nothing to shape with: weir up --rate would be refused.", "",
 			"apt-get install --reinstall linux-image-6.1.0-50-cloud-amd64", "kernel-cannot-shape"}},
+		{"nobody there, and Weir's own shaper can", facts(kernelWith("fq"), bpfShaper), Summary{false,
+			"Nothing wrong was seen so far, but no connection is busy.", "weir doctor --listen 10s", again, ""}},
 		{"nobody there, and what the kernel has shapes", facts(kernelWith("tbf", "mq"),
 			uplink(t, "tbf rate 50mbit burst 32k latency 50ms", 1)), Summary{false,
 			"Nothing wrong was seen so far, but no connection is busy.", "weir doctor --listen 10s", again, ""}},
