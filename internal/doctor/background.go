@@ -10,9 +10,10 @@ import (
 	"weir/internal/text"
 )
 
-// background is about connections whose program has their packets marked as what can wait. From 7.8 to 10.0 OpenSSH
-// does so, unless a distribution undid it, for all that is no terminal: scp, rsync, git, and editors at work over ssh.
-func background(p *patient) (found []Finding) {
+// checkBackground is about connections whose program has their packets marked as what can wait. From 7.8 to 10.0
+// OpenSSH does so, unless a distribution undid it, for all that is no terminal: scp, rsync, git, and editors at work
+// over ssh.
+func checkBackground(p *patient) (found []Finding) {
 	s := p.deep.Sockets
 	if s.Background == 0 {
 		return nil

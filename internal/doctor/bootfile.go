@@ -9,9 +9,9 @@ import (
 	"weir/internal/text"
 )
 
-// unreadFile finds settings in /etc/sysctl.conf where the boot does not read it.
-func unreadFile(p *patient) []Finding {
-	if !p.initial() {
+// checkUnreadFile finds settings in /etc/sysctl.conf where the boot does not read it.
+func checkUnreadFile(p *patient) []Finding {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	var lost []string
@@ -20,7 +20,7 @@ func unreadFile(p *patient) []Finding {
 		if !s.Unread || !s.Manual {
 			continue
 		}
-		if boot, ok := p.deep.AtBoot(s.Sysctl); ok && p.alike(s.Sysctl, boot.Value, s.Value) {
+		if boot, ok := p.deep.AtBoot(s.Sysctl); ok && p.sameToKernel(s.Sysctl, boot.Value, s.Value) {
 			continue
 		}
 		taken := p.Takes(s.Sysctl, s.Value, p.Sysctls[s.Sysctl].Value)

@@ -23,8 +23,8 @@ func (p *patient) sizes(sysctl string) (s sizes) {
 	return s
 }
 
-// buffers is about what connections' buffers start with, and what they may grow to.
-func buffers(p *patient) (found []Finding) {
+// checkBuffers is about what connections' buffers start with, and what they may grow to.
+func checkBuffers(p *patient) (found []Finding) {
 	for _, b := range []struct {
 		sysctl string
 		kernel uint64 // its start, in bytes: Documentation/networking/ip-sysctl.rst
@@ -38,15 +38,15 @@ func buffers(p *patient) (found []Finding) {
 			continue
 		}
 		if now.start < b.kernel {
-			found = append(found, p.startsSmall(b.sysctl, now, b.kernel, b.room))
+			found = append(found, p.smallDefault(b.sysctl, now, b.kernel, b.room))
 		}
-		found = append(found, p.endsSmall(b.sysctl, now)...)
+		found = append(found, p.smallMaximum(b.sysctl, now)...)
 	}
 	return found
 }
 
-// startsSmall is about a default below the kernel's own.
-func (p *patient) startsSmall(sysctl string, now sizes, kernel uint64, room string) Finding {
+// smallDefault is about a default below the kernel's own.
+func (p *patient) smallDefault(sysctl string, now sizes, kernel uint64, room string) Finding {
 	part := fmt.Sprintf("%.0f %%", 100*float64(now.start)/float64(kernel))
 	if now.start > 0 && kernel%now.start == 0 {
 		part = fmt.Sprintf("1/%d", kernel/now.start)
@@ -61,8 +61,8 @@ func (p *patient) startsSmall(sysctl string, now sizes, kernel uint64, room stri
 	}
 }
 
-// endsSmall is about a maximum below what the path holds. Half of a buffer at most is payload in flight.
-func (p *patient) endsSmall(sysctl string, now sizes) []Finding {
+// smallMaximum is about a maximum below what the path holds. Half of a buffer at most is payload in flight.
+func (p *patient) smallMaximum(sysctl string, now sizes) []Finding {
 	rate, rtt := p.enforced(), p.deep.Sockets.RTT
 	bdp := float64(rate) / 8 * time.Duration(rtt).Seconds()
 	if bdp <= float64(now.most)/2 {

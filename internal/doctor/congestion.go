@@ -11,8 +11,8 @@ import (
 	"weir/internal/text"
 )
 
-// congestion says what the connections use.
-func congestion(p *patient) []Finding {
+// checkCongestionControl says what the connections use.
+func checkCongestionControl(p *patient) []Finding {
 	s := p.deep.Sockets
 	if !s.Read || p.cc == "" {
 		return nil
@@ -39,7 +39,7 @@ func congestion(p *patient) []Finding {
 	slices.Sort(others)
 	title := fmt.Sprintf("%d of %s use %s.", same, all, p.cc)
 	seen := "The others: " + cmp.Or(strings.Join(others, ", "), "not known") + "."
-	if _, set := p.deep.AtBoot(congestionControl); !set && !p.foreign(congestionControl, p.cc) {
+	if _, set := p.deep.AtBoot(congestionControl); !set && !p.isNonDefault(congestionControl, p.cc) {
 		return fine(title, seen+" Their programs chose.")
 	}
 	return []Finding{{

@@ -11,24 +11,24 @@ import (
 	"weir/internal/text"
 )
 
-// containers is about namespaces with TCP settings of their own.
-func containers(p *patient) []Finding {
-	if !p.initial() {
+// checkContainers is about namespaces with TCP settings of their own.
+func checkContainers(p *patient) []Finding {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	var own []string
 	for _, name := range []string{congestionControl, tcpECN, notsentLowat, tcpRmem, tcpWmem} {
 		now := p.Sysctls[name].Value
 		s, ok := p.deep.AtBoot(name)
-		if ok && p.Leaves(name, s.Value, now) && !strings.HasPrefix(s.File, "/usr/") || p.foreign(name, now) {
+		if ok && p.Leaves(name, s.Value, now) && !strings.HasPrefix(s.File, "/usr/") || p.isNonDefault(name, now) {
 			own = append(own, name)
 		}
 	}
-	return append(p.namespaces(own), p.contained(own)...)
+	return append(p.namespacesWithoutSettings(own), p.differingContainers(own)...)
 }
 
-// namespaces is about those that get none of the settings that are this host's own.
-func (p *patient) namespaces(own []string) []Finding {
+// namespacesWithoutSettings is about those that get none of the settings that are this host's own.
+func (p *patient) namespacesWithoutSettings(own []string) []Finding {
 	if len(p.deep.Namespaces) == 0 {
 		return nil
 	}
@@ -54,12 +54,12 @@ func (p *patient) namespaces(own []string) []Finding {
 	}}
 }
 
-// contained is about containers that are given another value of such a setting.
-func (p *patient) contained(own []string) []Finding {
+// differingContainers is about containers that are given another value of such a setting.
+func (p *patient) differingContainers(own []string) []Finding {
 	var seen []string
 	for _, c := range p.deep.Contained {
 		now := p.Sysctls[c.Sysctl].Value
-		if slices.Contains(own, c.Sysctl) && !p.alike(c.Sysctl, c.Value, now) {
+		if slices.Contains(own, c.Sysctl) && !p.sameToKernel(c.Sysctl, c.Value, now) {
 			seen = append(seen, fmt.Sprintf("%s of %s: %s (%s), here %s", text.Short(c.Sysctl),
 				cmp.Or(c.Name, "all of "+c.By+"'s"), c.Value, c.Where(), now))
 		}

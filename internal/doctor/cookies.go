@@ -4,8 +4,8 @@ package doctor
 
 import "fmt"
 
-// cookies is about connections that start without what a handshake tells.
-func cookies(p *patient) []Finding {
+// checkSYNCookies is about connections that start without what a handshake tells.
+func checkSYNCookies(p *patient) []Finding {
 	s := p.deep.SYN
 	many := s.CookiesGood > 0 && s.CookiesGood*100 >= s.Accepted
 	if p.cc != "bbr" || !many && !s.Proxy {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/host"
 )
 
-// defaultQdisc is about a default that came too late for the device that matters.
-func defaultQdisc(p *patient) []Finding {
+// checkDefaultQdisc is about a default that came too late for the device that matters.
+func checkDefaultQdisc(p *patient) []Finding {
 	const sysctl = "net.core.default_qdisc"
 	want := p.Sysctls[sysctl].Value
 	root, ok := p.link.Tree.Root()

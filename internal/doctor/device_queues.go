@@ -60,8 +60,8 @@ func (p *patient) boundQueue() (bound deviceBound, holds bool) {
 	return bound, false
 }
 
-// boundQueues is about what somebody lets a device's queues have, behind all that is queued.
-func boundQueues(p *patient) (found []Finding) {
+// checkDeviceQueues is about what somebody lets a device's queues have, behind all that is queued.
+func checkDeviceQueues(p *patient) (found []Finding) {
 	for _, b := range p.boundDevices() {
 		show := fmt.Sprintf("/sys/class/net/%s/queues", b.dev)
 		if b.queues > 0 {

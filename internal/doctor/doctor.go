@@ -68,11 +68,13 @@ type check func(*patient) []Finding
 // comes first.
 func checks() []check {
 	return []check{
-		uplinkDevice, here, boundQueues, rules, counted, placement, faulty, queue, incoming, rateless, lossyPath,
-		interval, ends, machine, tcpMemory, relay, tunnelBuffer, notInKernel, refused, unreadFile, unsent, mptcp,
-		buffers, severalUplinks, defaultQdisc, routes, pacing, fairness, relayFairness, background, ecn, overridden,
-		changedSince, idleFiles, otherWriters, departureTimes, udevNames, containers, tunnels, cookies, congestion,
-		kernelHas,
+		checkUplink, checkHostLimits, checkDeviceQueues, checkFirewallRules, checkTallies, checkInterrupts,
+		checkKernelFaults, checkQueue, checkIncoming, checkAQMWithoutRate, checkPathLoss, checkInterval, checkEnds,
+		checkCPU, checkTCPMemory, checkRelay, checkTunnelBuffer, checkMissing, checkRefusedSettings, checkUnreadFile,
+		checkNotSentLowat, checkMPTCP, checkBuffers, checkOtherUplinks, checkDefaultQdisc, checkRoutes, checkPacing,
+		checkFairness, checkRelayFairness, checkBackground, checkECN, checkOverriddenSettings, checkChangedSettings,
+		checkIdleFiles, checkQueueWriters, checkDepartureTimes, checkUdevNames, checkContainers, checkTunnels,
+		checkSYNCookies, checkCongestionControl, checkKernel,
 	}
 }
 
@@ -85,13 +87,13 @@ func Diagnose(facts host.Facts) (found []Finding) {
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Severity.order(), b.Severity.order()) })
 	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Severity != Fine }) {
-		found = slices.Insert(found, 0, p.nothing())
+		found = slices.Insert(found, 0, p.nothingWrong())
 	}
 	return found
 }
 
-// nothing is what to say where nothing is wrong.
-func (p *patient) nothing() Finding {
+// nothingWrong is what to say where nothing is wrong.
+func (p *patient) nothingWrong() Finding {
 	if !p.deep.Sockets.Read {
 		return Finding{
 			Code: "nothing-seen", Severity: Fine,

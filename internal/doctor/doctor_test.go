@@ -1188,7 +1188,7 @@ func TestSoldAlmost(t *testing.T) {
 		f := with(t, looked, func(f *host.Facts) {
 			f.Files = map[string]host.File{host.GoalFile: {Kind: host.Regular, Text: text}}
 		})
-		if got := examine(f).soldAlmost(49e6); got != want {
+		if got := examine(f).isNearlySold(49e6); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"weir/internal/text"
 )
 
-// ecn is about a setting that contradicts what the host does.
-func ecn(p *patient) []Finding {
+// checkECN is about a setting that contradicts what the host does.
+func checkECN(p *patient) []Finding {
 	const fix, kernels = "sysctl -w net.ipv4.tcp_ecn=2", "the kernel's default"
 	now, s := p.Sysctls[tcpECN].Value, p.deep.Sockets
 	seen := fmt.Sprintf("%s = %s, %s", tcpECN, now, p.source(tcpECN))

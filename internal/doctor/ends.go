@@ -9,8 +9,8 @@ import (
 	"weir/internal/text"
 )
 
-// ends is about ends that hold a connection back: then the link is not the problem.
-func ends(p *patient) (found []Finding) {
+// checkEnds is about ends that hold a connection back: then the link is not the problem.
+func checkEnds(p *patient) (found []Finding) {
 	s := p.deep.Sockets
 	busy := text.Counted(s.Busy, "busy connection")
 	if p.paced() {
@@ -45,18 +45,18 @@ func ends(p *patient) (found []Finding) {
 		}
 		found = append(found, f)
 	}
-	if p.receiverBound() && p.scales() {
+	if p.receiverBound() && p.scalesWindows() {
 		found = append(found, Finding{
 			Code: "receivers-bind", Severity: Notable,
 			Plain: "Downloads are as fast as those who receive them allow; this server is not the reason.",
 			Title: "Receivers hold connections back.",
 			Seen: fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window %s.",
-				s.Receiver, busy, p.span()),
+				s.Receiver, busy, p.accountPeriod()),
 			Why:    "The limit is at the other end, and nothing that is set here changes it.",
 			Remark: "nothing here; those who receive would need larger windows",
 		})
 	}
-	if p.windowBound() && !p.unread() && p.scales() && p.Sysctls[growingBuffers].Value != "0" {
+	if p.windowBound() && !p.programsReadSlowly() && p.scalesWindows() && p.Sysctls[growingBuffers].Value != "0" {
 		found = append(found, p.receiveBuffersBind())
 	}
 	return found
@@ -107,13 +107,13 @@ func (p *patient) windowRoute() (r host.RouteMetrics, is bool) {
 	return r, is && 2*w.Maximum < w.Bound() && 2*w.Scale >= w.Bound()
 }
 
-// span is the time that the connections' own accounts are of.
-func (p *patient) span() string {
+// accountPeriod is the time that the connections' own accounts are of.
+func (p *patient) accountPeriod() string {
 	if p.deep.Listened > 0 {
 		return "in " + p.deep.Listened.String()
 	}
 	return "since they were opened"
 }
 
-// scales reports whether TCP may have windows above 64 KiB here.
-func (p *patient) scales() bool { return p.Sysctls[windowScaling].Value != "0" }
+// scalesWindows reports whether TCP may have windows above 64 KiB here.
+func (p *patient) scalesWindows() bool { return p.Sysctls[windowScaling].Value != "0" }

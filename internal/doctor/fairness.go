@@ -15,8 +15,8 @@ import (
 // unfair is what a person notices of both.
 const unfair = "Who opens more connections gets more of this server's line than others."
 
-// fairness is about CAKE's default on a server that sends everything from one address.
-func fairness(p *patient) (found []Finding) {
+// checkFairness is about CAKE's default on a server that sends everything from one address.
+func checkFairness(p *patient) (found []Finding) {
 	addresses := 0
 	for _, a := range p.link.Addrs {
 		if !strings.Contains(a, ":") {
@@ -44,8 +44,8 @@ func fairness(p *patient) (found []Finding) {
 	return found
 }
 
-// relayFairness is about words that make all clients of a relay one, where queues count by clients.
-func relayFairness(p *patient) (found []Finding) {
+// checkRelayFairness is about words that make all clients of a relay one, where queues count by clients.
+func checkRelayFairness(p *patient) (found []Finding) {
 	c := p.carried
 	if !c.Relay() ||
 		!slices.ContainsFunc(c.Kinds, func(k plan.Kind) bool { return k != plan.Proxy && k != plan.Tunnel }) {

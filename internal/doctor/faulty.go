@@ -9,8 +9,9 @@ import (
 	"weir/internal/plan"
 )
 
-// faulty is about what this kernel is known to do wrong: a queue in force, or the datagrams of a program's tunnel.
-func faulty(p *patient) (found []Finding) {
+// checkKernelFaults is about what this kernel is known to do wrong: a queue in force, or the datagrams of a program's
+// tunnel.
+func checkKernelFaults(p *patient) (found []Finding) {
 	seen := map[string]bool{}
 	for _, l := range slices.Concat(p.links, p.Links) {
 		for _, q := range l.Tree.Qdiscs {
@@ -21,14 +22,14 @@ func faulty(p *patient) (found []Finding) {
 			seen[q.Kind] = true
 			g := p.fault(f, q.Kind+" on "+l.Name)
 			g.Plain = fmt.Sprintf("This server's kernel %s a known fault in the queue that it uses.",
-				having(f.Certainty))
+				faultVerb(f.Certainty))
 			switch g.Remark = "a kernel that has it mended"; {
 			case q.Kind == "fq":
 				g.Remark += "; until then fq_codel in its place"
 			case p.canShape():
 				g.Try, g.Remark = "weir plan --rate RATE", "plans without it; or boot a kernel that has it mended"
 			}
-			found = append(found, g.quiet(f.Certainty))
+			found = append(found, g.withoutRemedy(f.Certainty))
 		}
 	}
 	tunnels := plan.ProgramTunnels(p.Facts)
@@ -37,7 +38,7 @@ func faulty(p *patient) (found []Finding) {
 		g.Plain = "This server's kernel may spoil packets of the tunnel program that runs here."
 		g.Remark = fmt.Sprintf("a kernel that has it mended; until then see if ethtool -K %s tx-udp-segmentation off "+
 			"makes it faster: where the fault does not show, that costs throughput", p.link.Name)
-		found = append(found, g.quiet(f.Certainty))
+		found = append(found, g.withoutRemedy(f.Certainty))
 	}
 	return found
 }
@@ -46,7 +47,7 @@ func faulty(p *patient) (found []Finding) {
 func (p *patient) fault(f plan.Fault, in string) Finding {
 	g := Finding{
 		Code: "kernel-fault", Severity: Notable,
-		Title: fmt.Sprintf("%s %s a known fault.", in, having(f.Certainty)),
+		Title: fmt.Sprintf("%s %s a known fault.", in, faultVerb(f.Certainty)),
 		Seen:  fmt.Sprintf("Linux %s; %s.", p.Kernel, f),
 	}
 	switch f.Certainty {
@@ -61,15 +62,15 @@ func (p *patient) fault(f plan.Fault, in string) Finding {
 	return g
 }
 
-// quiet has nothing to do about a fault of which nothing can be told.
-func (f Finding) quiet(c plan.Certainty) Finding {
+// withoutRemedy leaves out what to do about a fault of which nothing can be told.
+func (f Finding) withoutRemedy(c plan.Certainty) Finding {
 	if c == plan.Untold {
 		f.Severity, f.Plain, f.Try, f.Remark = Fine, "", "", ""
 	}
 	return f
 }
 
-func having(c plan.Certainty) string {
+func faultVerb(c plan.Certainty) string {
 	if c == plan.Certain {
 		return "has"
 	}

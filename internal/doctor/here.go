@@ -13,9 +13,9 @@ import (
 	"weir/internal/units"
 )
 
-// here is about limits that this host itself sets, before anything is said of the path or of the other ends.
-func here(p *patient) (found []Finding) {
-	return append(append(p.dropping(), p.emulated()...), append(p.boundFlows(), switchedOff(p)...)...)
+// checkHostLimits is about limits that this host itself sets, before anything is said of the path or of the other ends.
+func checkHostLimits(p *patient) (found []Finding) {
+	return append(append(p.droppingFilters(), p.emulated()...), append(p.boundFlows(), checkTCPSettings(p)...)...)
 }
 
 // policer is a filter that what leaves passes, and that drops, while busy connections wait in no queue and get about
@@ -27,7 +27,7 @@ func (p *patient) policer() (d host.Dropper, holds bool) {
 		drops := d.Drops > 0 && (d.Now > 0 || p.deep.Listened == 0)
 		about := s.Rate > d.Rate/3 && s.Rate < d.Rate/2*3
 		suffered := p.dropsOwn() && d.Now >= minEvents && d.Now >= p.queueDrops(p.links)
-		if drops && (about || suffered) && s.Busy > 0 && !p.queueing() {
+		if drops && (about || suffered) && s.Busy > 0 && !p.connectionsWait() {
 			return d, true
 		}
 	}
@@ -37,7 +37,7 @@ func (p *patient) policer() (d host.Dropper, holds bool) {
 // outgoingDroppers are the filters that what leaves passes.
 func (p *patient) outgoingDroppers() (droppers []host.Dropper) {
 	for _, d := range p.deep.Droppers {
-		if p.passes(d.Dev) && d.Parent != ingressFilters {
+		if p.egressPasses(d.Dev) && d.Parent != ingressFilters {
 			droppers = append(droppers, d)
 		}
 	}
@@ -50,15 +50,15 @@ func (p *patient) inwardPolicer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
 		s := p.deep.Sockets
 		about := s.Received > d.Rate/3 && s.Received < d.Rate/2*3
-		if p.passes(d.Dev) && d.Parent == ingressFilters && d.Now > 0 && about && s.Receiving > 0 {
+		if p.egressPasses(d.Dev) && d.Parent == ingressFilters && d.Now > 0 && about && s.Receiving > 0 {
 			return d, true
 		}
 	}
 	return d, false
 }
 
-// passes reports whether what leaves passes a device.
-func (p *patient) passes(dev string) bool {
+// egressPasses reports whether what leaves passes a device.
+func (p *patient) egressPasses(dev string) bool {
 	return slices.ContainsFunc(p.links, func(l host.Link) bool { return l.Name == dev })
 }
 
@@ -73,8 +73,9 @@ func exceededBy(d host.Dropper) string {
 // ingressFilters is where filters for what arrives hang (TC_H_MIN_INGRESS).
 const ingressFilters qdisc.Handle = 0xFFFFFFF2
 
-// where is a filter, for a person: "the filter u32 on eth0, at its egress", or "the filter u32 on eth0 (parent 1:)".
-func where(d host.Dropper) string {
+// filterText is a filter, for a person: "the filter u32 on eth0, at its egress", or "the filter u32 on eth0 (parent
+// 1:)".
+func filterText(d host.Dropper) string {
 	place := fmt.Sprintf(" (parent %s)", d.Parent)
 	switch d.Parent {
 	case ingressFilters:
@@ -85,7 +86,7 @@ func where(d host.Dropper) string {
 	return fmt.Sprintf("the filter %s on %s%s", d.Filter, d.Dev, place)
 }
 
-func (p *patient) dropping() (found []Finding) {
+func (p *patient) droppingFilters() (found []Finding) {
 	now, holds := p.policer()
 	inward, bringing := p.inwardPolicer()
 	for _, d := range p.deep.Droppers {
@@ -102,8 +103,8 @@ func (p *patient) dropping() (found []Finding) {
 			Code: "filter-drops", Severity: Notable,
 			Plain: "A rule on this server " + what + ".",
 			Title: fmt.Sprintf("A filter on %s %s.", d.Dev, what),
-			Seen: fmt.Sprintf("%s: %s dropped by its action %s%s.", capital(where(d)),
-				text.Counted(int(d.Drops), "packet"), d.Action, p.lately(d)),
+			Seen: fmt.Sprintf("%s: %s dropped by its action %s%s.", upperFirst(filterText(d)),
+				text.Counted(int(d.Drops), "packet"), d.Action, p.dropPeriod(d)),
 			Why: "A policer has no queue: TCP takes each drop for congestion, and gets less than the rate. It is " +
 				"this host's own, and no fault of the path.",
 			Remark: show + " shows it; a shaper with the same rate queues instead",
@@ -123,8 +124,8 @@ func (p *patient) dropping() (found []Finding) {
 	return found
 }
 
-// lately says over which time a filter has dropped.
-func (p *patient) lately(d host.Dropper) string {
+// dropPeriod says over which time a filter has dropped.
+func (p *patient) dropPeriod(d host.Dropper) string {
 	if p.deep.Listened == 0 {
 		return " since it was made"
 	}
@@ -161,12 +162,12 @@ func (p *patient) emulated() []Finding {
 		Seen:  emulates(q) + ".",
 		Why:   "netem emulates a bad path (tc-netem(8)). What it loses and delays is no fault of the path.",
 		Remark: fmt.Sprintf("tc qdisc show dev %s shows it; tc qdisc del dev %s %s takes it away, if no test "+
-			"needs it", link.Name, link.Name, place(q)),
+			"needs it", link.Name, link.Name, parentText(q)),
 	}}
 }
 
-// place is where a discipline hangs, as tc has it: "root", or "parent 1:1".
-func place(q qdisc.Qdisc) string {
+// parentText is where a discipline hangs, as tc has it: "root", or "parent 1:1".
+func parentText(q qdisc.Qdisc) string {
 	if q.Parent == qdisc.Root {
 		return "root"
 	}
@@ -211,13 +212,13 @@ func (p *patient) boundFlows() []Finding {
 	if holds {
 		f.Seen = fmt.Sprintf("fq maxrate %s; %s deliver %s.", bound.rate, text.Counted(p.deep.Sockets.Busy,
 			"busy connection"),
-			roughly(p.deep.Sockets.Rate))
+			threeDigits(p.deep.Sockets.Rate))
 	}
 	return []Finding{f}
 }
 
-// switchedOff is about what TCP may not do here, that every kernel does by itself.
-func switchedOff(p *patient) (found []Finding) {
+// checkTCPSettings is about what TCP may not do here, that every kernel does by itself.
+func checkTCPSettings(p *patient) (found []Finding) {
 	for _, s := range []struct{ sysctl, without string }{
 		{windowScaling, "No connection can have more than 64 KiB on its way: 10 Mbit/s at 50 ms."},
 		{"net.ipv4.tcp_sack", "After a loss a sender has to guess what arrived, and sends much again."},
@@ -242,4 +243,4 @@ func switchedOff(p *patient) (found []Finding) {
 	return found
 }
 
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

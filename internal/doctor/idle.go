@@ -13,9 +13,9 @@ import (
 	"weir/internal/text"
 )
 
-// idleFiles finds files with settings or queues that nothing reads or runs.
-func idleFiles(p *patient) (found []Finding) {
-	if !p.initial() {
+// checkIdleFiles finds files with settings or queues that nothing reads or runs.
+func checkIdleFiles(p *patient) (found []Finding) {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	var files []string
@@ -29,7 +29,7 @@ func idleFiles(p *patient) (found []Finding) {
 		}
 	}
 	for _, w := range idle {
-		if !p.misses(w) {
+		if !p.wouldHaveEffect(w) {
 			continue
 		}
 		name := w.File
@@ -86,8 +86,8 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 	return f
 }
 
-// misses reports whether a line that has no effect would have one: no other sets the same.
-func (p *patient) misses(w host.Writer) bool {
+// wouldHaveEffect reports whether a line that has no effect would have one: no other sets the same.
+func (p *patient) wouldHaveEffect(w host.Writer) bool {
 	if w.Sysctl == "" {
 		return w.Means(p.link) && !slices.ContainsFunc(p.deep.Writers, func(other host.Writer) bool {
 			return other.Qdisc == w.Qdisc && other.Rate == w.Rate && other.Means(p.link)
@@ -95,5 +95,5 @@ func (p *patient) misses(w host.Writer) bool {
 	}
 	_, here := p.Sysctls[w.Sysctl]
 	boot, set := p.deep.AtBoot(w.Sysctl)
-	return here && !(set && p.alike(w.Sysctl, boot.Value, w.Value))
+	return here && !(set && p.sameToKernel(w.Sysctl, boot.Value, w.Value))
 }

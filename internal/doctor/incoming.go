@@ -4,8 +4,8 @@ package doctor
 
 import "weir/internal/kernel"
 
-// incoming is about somebody else's shaper of what arrives at the uplink.
-func incoming(p *patient) []Finding {
+// checkIncoming is about somebody else's shaper of what arrives at the uplink.
+func checkIncoming(p *patient) []Finding {
 	shaper := kernel.ShapedByOthers(p.Facts, p.link.Name)
 	if shaper == "" {
 		return nil

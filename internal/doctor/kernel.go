@@ -14,8 +14,8 @@ import (
 // cannotShape is of a kernel that can enforce no rate in the way that plans do.
 const cannotShape Code = "kernel-cannot-shape"
 
-// kernelHas says what there is to build with.
-func kernelHas(p *patient) []Finding {
+// checkKernel says what there is to build with.
+func checkKernel(p *patient) []Finding {
 	var has, lacks []string
 	for _, kind := range []string{"cake", "cake_mq", "htb", "fq", "fq_codel", "dualpi2"} {
 		switch p.Qdiscs[kind] {

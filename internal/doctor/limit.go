@@ -123,8 +123,8 @@ func (p *patient) bottleneck() Bottleneck {
 	card, queuesBound := p.boundQueue()
 	held := p.slowingTallies()
 	_, here := p.dropsHere()
-	hasty, drops := p.dropsSoon()
-	group, capped := p.capped()
+	hasty, drops := p.dropsTooSoon()
+	group, capped := p.cappedGroup()
 	clamp, clampedBy := p.routeWith(locksCwnd)
 	route, routed := p.windowRoute()
 	// In the order in which a packet meets them: what this host itself does comes before what is beyond.
@@ -134,7 +134,7 @@ func (p *patient) bottleneck() Bottleneck {
 	case ruled:
 		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
-		return limitedBy(LimitPolicer, "this host: %s drops %s.", where(policer), exceededBy(policer))
+		return limitedBy(LimitPolicer, "this host: %s drops %s.", filterText(policer), exceededBy(policer))
 	case emulating && s.Busy > 0:
 		return limitedBy(LimitEmulator, "this host: %s on %s, which is there to make things worse.",
 			emulates(emulator), emulated.Name)
@@ -143,17 +143,18 @@ func (p *patient) bottleneck() Bottleneck {
 	case queuesBound:
 		return limitedBy(limitDevice, "%s itself: a queue of it may send %s, which somebody has set (tx_maxrate).",
 			card.dev, card.each)
-	case p.queueing() && p.elsewhere() && rate != 0:
+	case p.connectionsWait() && p.waitsElsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
 			rate, of(s.Queueing))
-	case p.queueing() && p.elsewhere():
+	case p.connectionsWait() && p.waitsElsewhere():
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
 			p.link.Name, of(s.Queueing))
-	case rate != 0 && (p.queueing() && p.known() || p.serves(rate) || p.full(rate) || p.unseen() && p.holds()):
+	case rate != 0 && (p.connectionsWait() && p.knowsQueue() || p.sendsNear(rate) || p.overflowsNear(rate) ||
+		p.mayMissConnections() && p.hasBacklog()):
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
-	case p.queueing() && p.known():
+	case p.connectionsWait() && p.knowsQueue():
 		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.holder.Name, of(s.Queueing))
 	case here:
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.holder.Name)
@@ -161,25 +162,25 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitSetting, "this host: TCP holds %s in all, and may have %s (tcp_mem).",
 			text.Bytes(float64(p.deep.TCPMemory.Held)), text.Bytes(float64(p.deep.TCPMemory.Mark)))
 	case s.Busy > 0 && len(held) > 0 && held[0].limit == limitAllowance:
-		return limitedBy(limitAllowance, "%s", lowered(held[0].Title))
+		return limitedBy(limitAllowance, "%s", lowerFirst(held[0].Title))
 	case s.Busy > 0 && len(held) > 0:
-		return limitedBy(held[0].limit, "this host: %s", lowered(held[0].Title))
-	case p.swallows():
+		return limitedBy(held[0].limit, "this host: %s", lowerFirst(held[0].Title))
+	case p.dropsUncounted():
 		return limitedBy(limitRefusal, "this host: it drops what %s send, and nothing counts it.", of(s.Refused))
-	case clampedBy && p.many(s.Clamped):
+	case clampedBy && p.isShareOfBusy(s.Clamped):
 		return limitedBy(limitRoute, "this host: %s have the %s on their way that the route %s allows.", of(s.Clamped),
 			text.Counted(clamp.Metrics["cwnd"], "segment"), routeName(clamp))
 	case drops:
-		return limitedBy(LimitQueue, "this host: %s; %s have a minimum RTT of %s.", p.soon(hasty), busy,
+		return limitedBy(LimitQueue, "this host: %s; %s have a minimum RTT of %s.", p.earlyDropText(hasty), busy,
 			millis(s.MinRTT))
-	case p.lossy():
+	case p.pathLoses():
 		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", of(s.Lossy))
 	case p.bufferBound() && p.sendBuffersSet():
 		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room, in buffers that do not grow.",
 			of(s.Buffer))
 	case p.bufferBound():
 		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", of(s.Buffer))
-	case p.receiverBound() && !p.scales():
+	case p.receiverBound() && !p.scalesWindows():
 		return limitedBy(limitSetting,
 			"this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for one.", of(s.Receiver))
 	case p.receiverBound():
@@ -188,13 +189,13 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitSetting, "this host: %s is %d, so fq sends %d %% of what TCP may have on its way in "+
 			"each round trip.", text.Short(slow.sysctl), slow.percent, slow.percent)
 	case policedInward:
-		return limitedBy(LimitPolicer, "this host: %s drops %s.", where(inward), exceededBy(inward))
-	case p.unread():
+		return limitedBy(LimitPolicer, "this host: %s drops %s.", filterText(inward), exceededBy(inward))
+	case p.programsReadSlowly():
 		return limitedBy(LimitProgram, "the programs: they let %d of %s wait unread.", s.Window.Unread, p.incoming())
 	case p.windowBound() && p.Sysctls[growingBuffers].Value == "0":
 		return limitedBy(limitSetting, "this host: with tcp_moderate_rcvbuf off no receive buffer grows, and %d of %s "+
 			"used up their window.", s.Window.Bound(), p.incoming())
-	case p.windowBound() && !p.scales():
+	case p.windowBound() && !p.scalesWindows():
 		return limitedBy(limitSetting, "this host: with tcp_window_scaling off no window is above 64 KiB, and %d of "+
 			"%s used it up.", s.Window.Bound(), p.incoming())
 	case p.windowBound() && routed:
@@ -207,10 +208,11 @@ func (p *patient) bottleneck() Bottleneck {
 		return limitedBy(limitCPU, "the CPU: in %.0f %% of the last 10 s something waited for it.",
 			100*float64(p.deep.CPU))
 	case p.deviceFull():
-		return limitedBy(limitDevice, "%s itself: %s of its %s are in use.", p.link.Name, roughly(s.Rate), p.link.Speed)
+		return limitedBy(limitDevice, "%s itself: %s of its %s are in use.", p.link.Name, threeDigits(s.Rate),
+			p.link.Speed)
 	case !s.Read || s.Busy == 0 || p.link.Name == "":
-		return p.blind()
-	case p.losing() && p.mayDrop() != "" && p.deep.Listened == 0:
+		return p.unknownBottleneck()
+	case p.connectionsLose() && p.mayDrop() != "" && p.deep.Listened == 0:
 		b := limitedBy(limitUnknown, "cannot be told: %s lose packets, of which %s may have dropped some.",
 			of(s.Lossy), p.mayDrop())
 		b.Lacks = "whether this server itself drops what connections lose is not known"
@@ -218,7 +220,7 @@ func (p *patient) bottleneck() Bottleneck {
 		return b
 	case 2*s.App >= s.Busy && capped >= costlyWork:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send. %s used up its "+
-			"CPU time, if it is the one that sends.", busy, s.App, capital(group))
+			"CPU time, if it is the one that sends.", busy, s.App, upperFirst(group))
 	case 2*s.App >= s.Busy:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", busy, s.App)
 	}
@@ -252,16 +254,16 @@ func (p *patient) symptoms() string {
 	}
 	says := text.Counted(s.Busy, "busy connection")
 	if some != nil {
-		says += ", of which " + listed(some, "and")
+		says += ", of which " + joinWords(some, "and")
 	}
 	if none != nil {
-		says += ", and none " + listed(none, "or")
+		says += ", and none " + joinWords(none, "or")
 	}
 	return says
 }
 
-// listed joins words, the last two by a conjunction.
-func listed(words []string, conjunction string) string {
+// joinWords joins words, the last two by a conjunction.
+func joinWords(words []string, conjunction string) string {
 	last := len(words) - 1
 	if last == 0 {
 		return words[0]
@@ -269,8 +271,8 @@ func listed(words []string, conjunction string) string {
 	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
-// lowered is a sentence to go on with after a colon.
-func lowered(s string) string {
+// lowerFirst begins a sentence with a small letter, to go on with after a colon.
+func lowerFirst(s string) string {
 	const article = "A "
 	if start := s[:2]; start != article && strings.ToUpper(start) == start { // UDP
 		return s
@@ -278,18 +280,18 @@ func lowered(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
-// blind is the verdict where something was not seen that it takes.
-func (p *patient) blind() Bottleneck {
+// unknownBottleneck is the verdict where something was not seen that it takes.
+func (p *patient) unknownBottleneck() Bottleneck {
 	b := Bottleneck{Limit: limitUnknown, Try: "weir doctor --listen 10s", Remark: "while a download runs"}
 	switch {
 	case !p.deep.Sockets.Read:
 		b.Lacks = "the live connections are not known"
 		b.Remark += "; it loads the module tcp_diag"
-	case p.deep.Sockets.Busy == 0 && p.unseen():
+	case p.deep.Sockets.Busy == 0 && p.mayMissConnections():
 		b.Lacks = "the connections that this host forwards end elsewhere"
 		b.Remark = "on a server where those connections end, while a download runs"
 	case p.deep.Sockets.Busy == 0 && p.deep.Sockets.Receiving > 0:
-		return p.blindInward()
+		return p.unknownInwardBottleneck()
 	case p.deep.Sockets.Busy == 0:
 		b.Limit, b.Lacks, b.Says = limitNone, "no connection is busy", "nothing now: no connection is busy."
 		if p.deep.Listened > 0 {
@@ -303,8 +305,8 @@ func (p *patient) blind() Bottleneck {
 	return b
 }
 
-// blindInward is the verdict where data comes in alone, and this host is not seen to hold it back.
-func (p *patient) blindInward() Bottleneck {
+// unknownInwardBottleneck is the verdict where data comes in alone, and this host is not seen to hold it back.
+func (p *patient) unknownInwardBottleneck() Bottleneck {
 	if p.deep.Listened == 0 {
 		b := Bottleneck{Limit: limitNone, Try: "weir doctor --listen 10s", Remark: "while they run"}
 		b.Lacks = fmt.Sprintf("what holds back %s is not known", p.incoming())
@@ -323,15 +325,15 @@ func (p *patient) blindInward() Bottleneck {
 func Elsewhere(g plan.Goal, f host.Facts) string {
 	f.Uplink = g.Dev
 	p := examine(f)
-	if p.link.Name != g.Dev || p.enforced() == 0 || !p.queueing() || !p.elsewhere() {
+	if p.link.Name != g.Dev || p.enforced() == 0 || !p.connectionsWait() || !p.waitsElsewhere() {
 		return ""
 	}
 	s := p.deep.Sockets
 	root, _ := p.holder.Tree.Root()
-	try, _ := p.slower()
+	try, _ := p.lowerRate()
 	why := "The provider passes less than this rate, or what is sent does not pass here"
 	if p.unshapedIngress() {
-		try, why = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate()), "Incoming traffic is not shaped"
+		try, why = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.goalRate()), "Incoming traffic is not shaped"
 	}
 	return fmt.Sprintf("%d of %s wait: RTT %s, minimum %s, and %s holds %s. %s: %s",
 		s.Queueing, text.Counted(s.Busy, "busy connection"), millis(s.QueueRTT), millis(s.QueueMin), p.shaperName(),
@@ -345,61 +347,62 @@ func Filtered(g plan.Goal, f host.Facts) (named []string) {
 		if d.Dev != g.Dev || d.Parent == ingressFilters || d.Drops == 0 {
 			continue
 		}
-		named = append(named, fmt.Sprintf("%s, drops %s: %s so far", where(d), exceededBy(d),
+		named = append(named, fmt.Sprintf("%s, drops %s: %s so far", filterText(d), exceededBy(d),
 			text.Counted(int(d.Drops), "packet")))
 	}
 	return named
 }
 
-// many reports whether so many of the busy connections are no accident: one in four.
-func (p *patient) many(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
+// isShareOfBusy reports whether n are a quarter of the busy connections or more, which is no accident.
+func (p *patient) isShareOfBusy(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
 
-// queueing reports whether connections wait in a queue, wherever it is.
-func (p *patient) queueing() bool { return p.many(p.deep.Sockets.Queueing) }
+// connectionsWait reports whether connections wait in a queue, wherever it is.
+func (p *patient) connectionsWait() bool { return p.isShareOfBusy(p.deep.Sockets.Queueing) }
 
-// known reports whether the queue is known by which what leaves is held back.
-func (p *patient) known() bool {
+// knowsQueue reports whether the queue in which packets wait to leave is known.
+func (p *patient) knowsQueue() bool {
 	_, ok := p.holder.Tree.Root()
 	return ok && p.link.Name != ""
 }
 
-// unseen reports whether there can be connections that were not looked at.
-func (p *patient) unseen() bool { return !p.deep.Sockets.Read || p.Forwards() }
+// mayMissConnections reports whether there can be connections that were not looked at.
+func (p *patient) mayMissConnections() bool { return !p.deep.Sockets.Read || p.Forwards() }
 
-// holds reports whether packets wait there.
-func (p *patient) holds() bool {
+// hasBacklog reports whether packets wait in that queue.
+func (p *patient) hasBacklog() bool {
 	root, _ := p.holder.Tree.Root()
 	return root.Stats.Backlog > 0
 }
 
-// full reports whether the queue there has dropped packets while one listened, and what is sent is near a rate: a
+// overflowsNear reports whether that queue has dropped packets while one listened, and what is sent is near a rate: a
 // shaper with little room sends less.
-func (p *patient) full(rate units.Rate) bool {
-	return p.deep.Rose[host.QueueDrops(p.holder.Name)] > 0 && p.delivers(rate/10*7, rate)
+func (p *patient) overflowsNear(rate units.Rate) bool {
+	return p.deep.Rose[host.QueueDrops(p.holder.Name)] > 0 && p.deliversNear(rate/10*7, rate)
 }
 
-// delivers reports whether TCP says that its busy connections deliver so much or more, and not far more than a rate.
-func (p *patient) delivers(least, rate units.Rate) bool {
+// deliversNear reports whether TCP says that its busy connections deliver so much or more, and not far more than a
+// rate.
+func (p *patient) deliversNear(least, rate units.Rate) bool {
 	return p.deep.Sockets.Rate >= least && p.deep.Sockets.Rate <= rate/10*13
 }
 
-// serves reports whether what leaves is near a rate that is enforced here, and passes where that is: by what has left
-// there while one listened; else by what connections deliver, if there has left more than they could in a second.
-func (p *patient) serves(rate units.Rate) bool {
-	sent := p.counted()
+// sendsNear reports whether what leaves is near a rate that is enforced here, and passes where that is: by what has
+// left there while one listened; else by what connections deliver, if there has left more than they could in a second.
+func (p *patient) sendsNear(rate units.Rate) bool {
+	sent := p.enforcedStats()
 	if p.deep.Listened == 0 {
-		return 8*sent.Bytes >= uint64(rate) && p.delivers(rate/10*9, rate)
+		return 8*sent.Bytes >= uint64(rate) && p.deliversNear(rate/10*9, rate)
 	}
 	left := units.Rate(8 * float64(sent.Recent.Bytes) / time.Duration(p.deep.Listened).Seconds())
-	return left >= rate/10*9 && left <= rate/10*13 && (p.deep.Sockets.Busy > 0 || p.unseen()) ||
-		left >= rate/2 && p.delivers(rate/10*9, rate)
+	return left >= rate/10*9 && left <= rate/10*13 && (p.deep.Sockets.Busy > 0 || p.mayMissConnections()) ||
+		left >= rate/2 && p.deliversNear(rate/10*9, rate)
 }
 
-// elsewhere reports whether what waits here explains less than half of the delay.
-func (p *patient) elsewhere() bool { return p.known() && !p.explains(p.holder) }
+// waitsElsewhere reports whether what waits here explains less than half of the delay.
+func (p *patient) waitsElsewhere() bool { return p.knowsQueue() && !p.explainsDelay(p.holder) }
 
-// explains reports whether what waits at a device is half of the delay or more.
-func (p *patient) explains(l host.Link) bool {
+// explainsDelay reports whether what waits at a device is half of the delay or more.
+func (p *patient) explainsDelay(l host.Link) bool {
 	return p.waitAt(l) >= (p.deep.Sockets.QueueRTT-p.deep.Sockets.QueueMin)/2
 }
 
@@ -420,20 +423,20 @@ func (p *patient) waitAt(l host.Link) units.Duration {
 	return units.Duration(float64(root.Stats.Backlog*8) / float64(serves) * float64(time.Second))
 }
 
-// losing reports whether connections lose packets with an RTT near its minimum, wherever.
-func (p *patient) losing() bool { return p.many(p.deep.Sockets.Lossy) }
+// connectionsLose reports whether connections lose packets with an RTT near its minimum, wherever.
+func (p *patient) connectionsLose() bool { return p.isShareOfBusy(p.deep.Sockets.Lossy) }
 
-// lossy reports whether the path loses packets with no queue to blame, and nothing of this host's. Behind an own
+// pathLoses reports whether the path loses packets with no queue to blame, and nothing of this host's. Behind an own
 // shaper, filter or firewall rule what is lost may have been dropped here.
-func (p *patient) lossy() bool {
+func (p *patient) pathLoses() bool {
 	_, _, emulating := p.emulator() // no counter tells what it spoils
 	_, policed := p.policer()
 	_, ruled := p.rule()
-	_, soon := p.dropsSoon()
-	if emulating || policed || ruled || soon || p.swallows() || p.memoryShort() {
+	_, soon := p.dropsTooSoon()
+	if emulating || policed || ruled || soon || p.dropsUncounted() || p.memoryShort() {
 		return false
 	}
-	return p.losing() && (p.mayDrop() == "" || p.lostBeyond())
+	return p.connectionsLose() && (p.mayDrop() == "" || p.lostBeyond())
 }
 
 // mayDrop names what of this host may have dropped what connections lose: its shaper, or else the filter or the
@@ -447,20 +450,20 @@ func (p *patient) mayDrop() (name string) {
 		least = 1
 	}
 	for _, d := range p.outgoingDroppers() {
-		if n := p.recently(d.Now, d.Drops); n >= least && n > most {
-			name, most = where(d), n
+		if n := p.sinceListening(d.Now, d.Drops); n >= least && n > most {
+			name, most = filterText(d), n
 		}
 	}
 	for _, r := range p.outgoingRules() {
-		if n := p.recently(r.Now, r.Dropped); n >= least && n > most {
+		if n := p.sinceListening(r.Now, r.Dropped); n >= least && n > most {
 			name, most = "the firewall rule "+nftRule(r), n
 		}
 	}
 	return name
 }
 
-// recently is what was counted while one listened; ever, if nobody did.
-func (p *patient) recently(now, ever uint64) uint64 {
+// sinceListening is what was counted while one listened; ever, if nobody did.
+func (p *patient) sinceListening(now, ever uint64) uint64 {
 	if p.deep.Listened == 0 {
 		return ever
 	}
@@ -495,21 +498,23 @@ func (p *patient) belowRate() bool {
 	rate, seconds := p.enforced(), time.Duration(p.deep.Listened).Seconds()
 	threshold := rate / 10 * 7
 	return rate == 0 || p.deep.Sockets.Rate < threshold &&
-		units.Rate(8*float64(p.counted().Recent.Bytes)/seconds) < threshold
+		units.Rate(8*float64(p.enforcedStats().Recent.Bytes)/seconds) < threshold
 }
 
-func (p *patient) bufferBound() bool { return p.many(p.deep.Sockets.Buffer) }
+func (p *patient) bufferBound() bool { return p.isShareOfBusy(p.deep.Sockets.Buffer) }
 
-func (p *patient) receiverBound() bool { return p.many(p.deep.Sockets.Receiver) }
+func (p *patient) receiverBound() bool { return p.isShareOfBusy(p.deep.Sockets.Receiver) }
 
 // windowBound reports whether the windows that this host announces hold back what comes in.
-func (p *patient) windowBound() bool { return p.manyBringing(p.deep.Sockets.Window.Bound()) }
+func (p *patient) windowBound() bool { return p.isShareOfReceiving(p.deep.Sockets.Window.Bound()) }
 
-// unread reports whether programs take what comes in too slowly.
-func (p *patient) unread() bool { return p.manyBringing(p.deep.Sockets.Window.Unread) }
+// programsReadSlowly reports whether programs take what comes in too slowly.
+func (p *patient) programsReadSlowly() bool {
+	return p.isShareOfReceiving(p.deep.Sockets.Window.Unread)
+}
 
-// manyBringing is many, of the connections that bring data in.
-func (p *patient) manyBringing(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Receiving }
+// isShareOfReceiving is the same of the connections that bring data in.
+func (p *patient) isShareOfReceiving(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Receiving }
 
 func (p *patient) incoming() string {
 	return text.Counted(p.deep.Sockets.Receiving, "incoming transfer")
@@ -521,10 +526,10 @@ func (p *patient) cpuShort() bool {
 }
 
 // paced reports whether connections are as fast as their programs want them to be at most.
-func (p *patient) paced() bool { return p.many(p.deep.Sockets.Paced) && !p.queueing() }
+func (p *patient) paced() bool { return p.isShareOfBusy(p.deep.Sockets.Paced) && !p.connectionsWait() }
 
 // deviceFull reports whether the busy connections alone fill the uplink.
 func (p *patient) deviceFull() bool {
 	speed := p.link.Speed
-	return speed != 0 && p.delivers(speed/10*9, speed) && p.enforced() == 0
+	return speed != 0 && p.deliversNear(speed/10*9, speed) && p.enforced() == 0
 }

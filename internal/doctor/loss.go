@@ -12,8 +12,8 @@ import (
 	"weir/internal/units"
 )
 
-// lossyPath is about packets that are lost with no queue to blame.
-func lossyPath(p *patient) []Finding {
+// checkPathLoss is about packets that are lost with no queue to blame.
+func checkPathLoss(p *patient) []Finding {
 	s := p.deep.Sockets
 	share := units.Share(float64(int(float64(s.LossyShare)*1000+0.5)) / 1000)
 	if drops, here := p.dropsHere(); here {
@@ -32,7 +32,7 @@ func lossyPath(p *patient) []Finding {
 			f.Remark = fmt.Sprintf("tc -s qdisc show dev %s shows its limit; without one there is room", p.holder.Name)
 		}
 		switch {
-		case p.losing():
+		case p.connectionsLose():
 		case s.Refused == 0: // what it drops had been let in
 			f.Seen = fmt.Sprintf("%s in %s, with %s.", text.Counted(int(drops), "packet"), p.deep.Listened,
 				text.Counted(s.Busy, "busy connection"))
@@ -46,11 +46,11 @@ func lossyPath(p *patient) []Finding {
 		}
 		return []Finding{f}
 	}
-	if !p.lossy() {
+	if !p.pathLoses() {
 		return nil
 	}
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again %s, with an RTT near its minimum.", s.Lossy,
-		text.Counted(s.Busy, "busy connection"), share, p.span())
+		text.Counted(s.Busy, "busy connection"), share, p.accountPeriod())
 	evidence := evidence{Scenario: "scenarios/seeds/lossy-path.toml"}
 	if 2*s.LossyBBR >= s.Lossy {
 		return []Finding{{Code: "path-loses-packets-bbr", Severity: Fine, Evidence: evidence, Seen: seen,
@@ -66,7 +66,7 @@ func lossyPath(p *patient) []Finding {
 		Try: fmt.Sprintf("weir plan --loss %s", share), Evidence: evidence,
 	}
 	if p.enforced() != 0 && p.canShape() {
-		f.Try = fmt.Sprintf("weir plan --rate %s --loss %s", p.toldRate(), share)
+		f.Try = fmt.Sprintf("weir plan --rate %s --loss %s", p.goalRate(), share)
 		f.Why = strings.Replace(f.Why, "tell --rate", "tell a lower --rate", 1)
 	}
 	if p.cc == "bbr" || p.cc == bbr.Name {
@@ -80,11 +80,11 @@ func lossyPath(p *patient) []Finding {
 // else, as their packets did not leave. Near its own rate a shaper with little room is a shaper.
 func (p *patient) dropsHere() (drops uint64, holds bool) {
 	rate := p.enforced()
-	shapes := rate != 0 && (p.serves(rate) || p.full(rate) || p.queueing())
+	shapes := rate != 0 && (p.sendsNear(rate) || p.overflowsNear(rate) || p.connectionsWait())
 	if drops = p.deep.Rose[host.QueueOverflows(p.holder.Name)]; drops > 0 {
-		return drops, drops >= minEvents && p.deep.Sockets.Busy > 0 && !shapes && !p.queueing()
+		return drops, drops >= minEvents && p.deep.Sockets.Busy > 0 && !shapes && !p.connectionsWait()
 	}
 	drops = p.deep.Rose[host.QueueDrops(p.holder.Name)]
-	lost := p.losing() && rate == 0 && p.traits().Plain
+	lost := p.connectionsLose() && rate == 0 && p.traits().Plain
 	return drops, drops >= minEvents && (lost || p.dropsOwn() && p.traits().Overflows && !shapes)
 }

@@ -15,8 +15,8 @@ func (p *patient) lowat() (bytes int64, ok bool) {
 	return n, err == nil && n >= 0
 }
 
-// unsent is about a socket that is fed in pieces that are too small.
-func unsent(p *patient) []Finding {
+// checkNotSentLowat is about a socket that is fed in pieces that are too small.
+func checkNotSentLowat(p *patient) []Finding {
 	const useful, burst = 131072, 16384 // bytes: below the one nothing is gained, below the other BBR has no full burst
 	now, ok := p.lowat()
 	if !ok || now >= useful {
@@ -40,8 +40,8 @@ func unsent(p *patient) []Finding {
 	return []Finding{f}
 }
 
-// mptcp is about listeners whose connections that setting does not reach.
-func mptcp(p *patient) []Finding {
+// checkMPTCP is about listeners whose connections that setting does not reach.
+func checkMPTCP(p *patient) []Finding {
 	now, ok := p.lowat()
 	if p.MPTCP == 0 || !ok || now >= 1<<31-1 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"weir/internal/text"
 )
 
-// machine is about limits of the host itself: its CPU, and its device.
-func machine(p *patient) (found []Finding) {
+// checkCPU is about limits of the host itself: its CPU, and its device.
+func checkCPU(p *patient) (found []Finding) {
 	if p.cpuShort() {
 		waited := fmt.Sprintf("%.0f %%", 100*float64(p.deep.CPU))
 		short := Finding{
@@ -31,7 +31,7 @@ func machine(p *patient) (found []Finding) {
 		found = append(found, Finding{
 			Code: "device-full", Severity: Fine, Title: "The device is the limit.",
 			Seen: fmt.Sprintf("%s deliver %s of %s.", text.Counted(p.deep.Sockets.Busy, "busy connection"),
-				roughly(p.deep.Sockets.Rate), p.link.Speed),
+				threeDigits(p.deep.Sockets.Rate), p.link.Speed),
 		})
 	}
 	return found

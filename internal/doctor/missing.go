@@ -14,9 +14,9 @@ import (
 	"weir/internal/qdisc"
 )
 
-// notInKernel finds what files ask for and this kernel does not have.
-func notInKernel(p *patient) (found []Finding) {
-	if !p.initial() {
+// checkMissing finds what files ask for and this kernel does not have.
+func checkMissing(p *patient) (found []Finding) {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	asks := map[string][]string{} // where, by what
@@ -27,14 +27,14 @@ func notInKernel(p *patient) (found []Finding) {
 	}
 	for _, s := range p.deep.Settings {
 		if s.Masked == "" {
-			ask(p.lacking(s.Sysctl, s.Value), s.Where())
+			ask(p.missingName(s.Sysctl, s.Value), s.Where())
 		}
 	}
 	for _, w := range p.deep.Writers {
 		if w.Qdisc != "" && p.Qdiscs[w.Qdisc] == host.No {
 			ask(w.Qdisc, w.Where())
 		}
-		ask(p.lacking(w.Sysctl, w.Value), w.Where())
+		ask(p.missingName(w.Sysctl, w.Value), w.Where())
 	}
 	for _, what := range slices.Sorted(maps.Keys(asks)) {
 		verb := "ask"
@@ -62,8 +62,8 @@ func notInKernel(p *patient) (found []Finding) {
 	return found
 }
 
-// lacking is what a sysctl is set to that this kernel does not have; "" if it has it, or it is no name.
-func (p *patient) lacking(sysctl, value string) string {
+// missingName is what a sysctl is set to that this kernel does not have; "" if it has it, or it is no name.
+func (p *patient) missingName(sysctl, value string) string {
 	switch {
 	case host.ModulePrefix.MatchString(value): // which is another mistake: see refused
 	case sysctl == "net.core.default_qdisc" && p.Qdiscs[value] == host.No:

@@ -55,14 +55,14 @@ func examine(facts host.Facts) *patient {
 // acknowledgements wait; else the one that drops most; else the one that enforces the lowest rate.
 func (p *patient) findHolder() host.Link {
 	to, _ := p.Link(p.link.Redirect)
-	if p.queueing() && p.explains(to) && !slices.ContainsFunc(p.links, p.explains) {
+	if p.connectionsWait() && p.explainsDelay(to) && !slices.ContainsFunc(p.links, p.explainsDelay) {
 		return to
 	}
 	if len(p.links) < 2 {
 		return p.link
 	}
 	explains := func(l host.Link) units.Duration {
-		if !p.queueing() || !p.explains(l) {
+		if !p.connectionsWait() || !p.explainsDelay(l) {
 			return 0
 		}
 		return p.waitAt(l)
@@ -84,17 +84,17 @@ func (p *patient) findHolder() host.Link {
 // leadsIn reports whether a device has the queue of what arrives at the uplink.
 func (p *patient) leadsIn(l host.Link) bool { return l.Name != "" && l.Name == p.link.Redirect }
 
-// initial reports whether this is the first network namespace: only there is net.core.default_qdisc. Boot files are for
-// no other.
-func (p *patient) initial() bool { _, ok := p.Sysctls["net.core.default_qdisc"]; return ok }
+// inFirstNamespace reports whether this is the first network namespace: only there is net.core.default_qdisc. Boot
+// files are for no other.
+func (p *patient) inFirstNamespace() bool { _, ok := p.Sysctls["net.core.default_qdisc"]; return ok }
 
 // source says where a value comes from, as far as files tell.
 func (p *patient) source(sysctl string) string {
 	return cmp.Or(kernel.SysctlOwner(p.Facts, sysctl), "read from "+host.SysctlPath(sysctl))
 }
 
-// foreign reports whether no kernel has this value by itself.
-func (p *patient) foreign(sysctl, now string) bool {
+// isNonDefault reports whether no kernel has this value by itself.
+func (p *patient) isNonDefault(sysctl, now string) bool {
 	switch sysctl {
 	case notsentLowat:
 		n, ok := p.lowat()
@@ -108,8 +108,8 @@ func (p *patient) foreign(sysctl, now string) bool {
 // enforced is the rate that this host itself enforces on what leaves, in bit/s; 0: none.
 func (p *patient) enforced() units.Rate { return p.holder.Tree.Rate() }
 
-// counted is what passed where the rate is enforced; at the root where there is none.
-func (p *patient) counted() qdisc.Stats {
+// enforcedStats is what passed where the rate is enforced; at the root where there is none.
+func (p *patient) enforcedStats() qdisc.Stats {
 	if s, ok := p.holder.Tree.Narrowest(); ok {
 		return s.Stats
 	}
@@ -153,8 +153,8 @@ func millis(d units.Duration) string {
 	return d.Round(unit).String()
 }
 
-// roughly leaves a rate its first three digits.
-func roughly(r units.Rate) units.Rate {
+// threeDigits cuts a rate off after its first three digits.
+func threeDigits(r units.Rate) units.Rate {
 	unit := units.Rate(1)
 	for r/unit >= 1000 {
 		unit *= 10

@@ -10,8 +10,8 @@ import (
 	"weir/internal/text"
 )
 
-// placement is about a card whose busy queues one CPU serves, while others have time.
-func placement(p *patient) []Finding {
+// checkInterrupts is about a card whose busy queues one CPU serves, while others have time.
+func checkInterrupts(p *patient) []Finding {
 	cpu, others, share := p.busiest()
 	var numbers []string
 	for _, i := range p.deep.Interrupts {

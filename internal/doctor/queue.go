@@ -21,14 +21,14 @@ const (
 	orAuto    = whatRate + "; or auto, which finds it"
 )
 
-// queue finds out where the queue is: here, or in front of somebody else's narrower link.
-func queue(p *patient) []Finding {
+// checkQueue finds out where the queue is: here, or in front of somebody else's narrower link.
+func checkQueue(p *patient) []Finding {
 	root, ok := p.holder.Tree.Root()
 	if !ok || p.link.Name == "" {
 		return nil
 	}
 	on, rate := p.queueName()+" on "+p.holder.Name, p.enforced()
-	switch queueing, elsewhere := p.queueing(), p.elsewhere(); {
+	switch queueing, elsewhere := p.connectionsWait(), p.waitsElsewhere(); {
 	case queueing && elsewhere && rate == 0:
 		return []Finding{p.atProvider(root)}
 	case queueing && elsewhere:
@@ -36,16 +36,16 @@ func queue(p *patient) []Finding {
 	case queueing && p.traits().Plain && p.queueName() != "noqueue":
 		return []Finding{{
 			Code: "queue-in-fifo", Severity: Notable,
-			Plain: "Downloads make everything else on this server slow: replies wait " + p.wait() +
+			Plain: "Downloads make everything else on this server slow: replies wait " + p.waitText() +
 				" in this server's own queue.",
 			Title: "The queue is here, and one for all.",
-			Seen:  p.waits() + "; " + p.holding(root) + ".",
+			Seen:  p.waitingText() + "; " + p.backlogText(root) + ".",
 			Why:   "In a plain FIFO each packet waits behind all others.",
 			Try:   "weir plan", Evidence: evidence{Scenario: "scenarios/seeds/gso.toml"},
 		}}
 	case queueing:
 		return []Finding{{Code: "queue-here", Severity: Fine, Title: "The queue is here.",
-			Seen: p.waits() + "; " + p.holding(root) + "."}}
+			Seen: p.waitingText() + "; " + p.backlogText(root) + "."}}
 	case rate != 0:
 		f := Finding{Code: "queue-owned", Severity: Fine, Title: "The queue is yours.",
 			Seen: fmt.Sprintf("Shaped to %s by %s.", rate, p.shaperName())}
@@ -63,10 +63,10 @@ func queue(p *patient) []Finding {
 func (p *patient) atProvider(root qdisc.Qdisc) Finding {
 	f := Finding{
 		Code: "queue-at-provider", Severity: Harmful,
-		Plain: "Downloads make everything else on this server slow: replies wait " + p.wait() +
+		Plain: "Downloads make everything else on this server slow: replies wait " + p.waitText() +
 			" in your provider's queue.",
 		Title: "The queue is not yours.",
-		Seen:  p.waits() + "; " + p.holding(root) + ".",
+		Seen:  p.waitingText() + "; " + p.backlogText(root) + ".",
 		Why: p.queueName() + " has no rate, and acts on a queue at this device only. Yours is in the provider's " +
 			"box.",
 		Evidence: evidence{Scenario: "scenarios/narrow-link.toml"},
@@ -91,21 +91,21 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 	rate := p.enforced()
 	f := Finding{
 		Code: "queue-below-shaper", Severity: Notable,
-		Plain: "Replies wait " + p.wait() + " in a queue that is not this server's.",
+		Plain: "Replies wait " + p.waitText() + " in a queue that is not this server's.",
 		Title: "There is a queue besides yours.",
-		Seen:  fmt.Sprintf("%s; %s, which shapes to %s.", p.waits(), p.holding(root), rate),
+		Seen:  fmt.Sprintf("%s; %s, which shapes to %s.", p.waitingText(), p.backlogText(root), rate),
 		Why: "The provider passes less than the shaper's rate, or counts more bytes of each packet. A rate half a " +
 			"percent too high fills its queue.",
 		Evidence: evidence{Scenario: "scenarios/rules/framing.toml"},
 	}
-	f.Try, f.Remark = p.planned(p.slower())
+	f.Try, f.Remark = p.planned(p.lowerRate())
 	if p.unshapedIngress() {
 		f.Code, f.Title = "queue-on-the-way-in", "The queue may be on the way in."
-		f.Plain = "Replies wait " + p.wait() + " while others upload to this server."
+		f.Plain = "Replies wait " + p.waitText() + " while others upload to this server."
 		f.Seen += fmt.Sprintf(" Uploads come in by %s.", text.Counted(p.deep.Sockets.Receiving, "connection"))
 		f.Why = "Incoming traffic is not shaped here. Uploads fill the provider's queue, and the acknowledgements of " +
 			"downloads wait in it."
-		f.Try, f.Remark = p.planned(fmt.Sprintf("weir plan --rate %s --ingress RATE", p.toldRate()),
+		f.Try, f.Remark = p.planned(fmt.Sprintf("weir plan --rate %s --ingress RATE", p.goalRate()),
 			"with the rate that you pay for in that direction")
 		if p.Ingress == host.No {
 			f.Try, f.Remark = "", host.AllModules(p.Kernel)
@@ -124,8 +124,8 @@ func (p *patient) unshapedIngress() bool {
 	return p.deep.Sockets.Receiving > 0 && p.link.Redirect == "" && !p.carried.OneCard
 }
 
-// toldRate is the rate that somebody has told, of which plan enforces a little less.
-func (p *patient) toldRate() units.Rate {
+// goalRate is the rate that somebody has told, of which plan enforces a little less.
+func (p *patient) goalRate() units.Rate {
 	told := 10000. / 9975 // of what is enforced
 	if root, _ := p.holder.Tree.Root(); root.Kind == qdisc.BPFShaping {
 		told = 1 // it takes its own share off
@@ -133,10 +133,10 @@ func (p *patient) toldRate() units.Rate {
 	return units.Rate(told*float64(p.enforced())/1e5+0.5) * 1e5
 }
 
-// slower is how to shape to less: by what each packet counts for, where that is the least, or by the rate.
-func (p *patient) slower() (try, remark string) {
+// lowerRate is how to shape to less: by what each packet counts for, where that is the least, or by the rate.
+func (p *patient) lowerRate() (try, remark string) {
 	const lower = 0.98
-	rate := p.toldRate()
+	rate := p.goalRate()
 	stack, _ := p.holder.Tree.Stack()
 	for _, spec := range stack {
 		if q, is := spec.(qdisc.Cake); is && q.Raw {
@@ -163,20 +163,20 @@ func (p *patient) unseenQueue(on string) []Finding {
 	return []Finding{{Code: "no-queue-seen", Severity: Fine, Title: on + ": no queue is to be seen.", Seen: seen}}
 }
 
-// wait is how much longer than need be the connections wait that do.
-func (p *patient) wait() string {
-	return spoken(p.deep.Sockets.QueueRTT - p.deep.Sockets.QueueMin)
+// waitText is how much longer than need be the connections wait that do.
+func (p *patient) waitText() string {
+	return durationText(p.deep.Sockets.QueueRTT - p.deep.Sockets.QueueMin)
 }
 
-// waits says which connections wait, and how long.
-func (p *patient) waits() string {
+// waitingText says which connections wait, and how long.
+func (p *patient) waitingText() string {
 	s := p.deep.Sockets
 	return fmt.Sprintf("%d of %s: RTT %s, minimum %s", s.Queueing, text.Counted(s.Busy, "busy connection"),
 		millis(s.QueueRTT), millis(s.QueueMin))
 }
 
-// holding says what waits there.
-func (p *patient) holding(root qdisc.Qdisc) string {
+// backlogText says what waits there.
+func (p *patient) backlogText(root qdisc.Qdisc) string {
 	held := text.Counted(int(root.Stats.Qlen), "packet")
 	if p.leadsIn(p.holder) {
 		held += " of what comes in"
@@ -184,8 +184,8 @@ func (p *patient) holding(root qdisc.Qdisc) string {
 	return fmt.Sprintf("%s on %s holds %s", p.queueName(), p.holder.Name, held)
 }
 
-// spoken writes a time for a sentence, in milliseconds to two digits or more.
-func spoken(d units.Duration) string {
+// durationText writes a time for a sentence, in milliseconds to two digits or more.
+func durationText(d units.Duration) string {
 	ms := time.Duration(d).Seconds() * 1000
 	if ms < 10 {
 		return fmt.Sprintf("%.2g ms", ms)

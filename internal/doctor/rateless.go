@@ -8,11 +8,12 @@ import (
 	"weir/internal/qdisc"
 )
 
-// rateless is about a discipline without a rate that somebody has chosen: it could act, and may have no reason to.
-func rateless(p *patient) []Finding {
+// checkAQMWithoutRate is about a discipline without a rate that somebody has chosen: it could act, and may have no
+// reason to.
+func checkAQMWithoutRate(p *patient) []Finding {
 	const enough = 10_000 // packets, after which never having acted means something
 	root, ok := p.link.Tree.Root()
-	if !ok || p.link.Name == "" || p.queueing() || p.enforced() != 0 || !p.chosenAQM(root) {
+	if !ok || p.link.Name == "" || p.connectionsWait() || p.enforced() != 0 || !p.chosenAQM(root) {
 		return nil
 	}
 	stats, name := root.Stats, queueOf(p.link)

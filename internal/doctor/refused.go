@@ -13,9 +13,9 @@ import (
 	"weir/internal/text"
 )
 
-// refused finds lines whose values the kernel does not take.
-func refused(p *patient) (found []Finding) {
-	if !p.initial() {
+// checkRefusedSettings finds lines whose values the kernel does not take.
+func checkRefusedSettings(p *patient) (found []Finding) {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	const command = "The kernel refuses it: "
@@ -36,7 +36,7 @@ func refused(p *patient) (found []Finding) {
 	}
 	for _, w := range p.deep.Writers {
 		if w.Sysctl != "" && reachesKernel(w) {
-			write := func(meant string) string { return rewritten(w, meant) }
+			write := func(meant string) string { return rewrittenLine(w, meant) }
 			found = append(found, p.refuses(w.Sysctl, w.Value, w.Where(), command, write)...)
 		}
 	}
@@ -68,8 +68,8 @@ func quoted(value string) string {
 	return value
 }
 
-// rewritten says how to write a line with another value: as it stands, where that is certain.
-func rewritten(w host.Writer, value string) string {
+// rewrittenLine says how to write a line with another value: as it stands, where that is certain.
+func rewrittenLine(w host.Writer, value string) string {
 	oneWord := !strings.Contains(value, " ") || strings.Contains(w.Value, " ") // needs no quotes that are not there
 	switch {
 	case w.Text == "": // of a file of settings
@@ -84,7 +84,7 @@ func rewritten(w host.Writer, value string) string {
 func (p *patient) refuses(sysctl, value, where, verdict string, write func(meant string) string) []Finding {
 	now, known := p.Sysctls[sysctl]
 	taken := p.Takes(sysctl, value, now.Value)
-	if !known || taken.Refused == "" || p.lacking(sysctl, value) != "" {
+	if !known || taken.Refused == "" || p.missingName(sysctl, value) != "" {
 		return nil
 	}
 	name := text.Short(sysctl)
@@ -100,7 +100,7 @@ func (p *patient) refuses(sysctl, value, where, verdict string, write func(meant
 		f.Plain = "A setting on this server does half of what it says: its value for " + name + " is not valid."
 		f.Why += fmt.Sprintf(" It sets %s before that all the same.", text.Counted(taken.Numbers, "number"))
 	}
-	if meant := p.meant(sysctl, value); meant != "" {
+	if meant := p.likelyValue(sysctl, value); meant != "" {
 		f.Remark = write(meant)
 	}
 	if ignored := p.overwritten(sysctl); ignored != "" && taken.Numbers == 0 {
@@ -123,8 +123,8 @@ func (p *patient) overwritten(sysctl string) (where string) {
 	return where
 }
 
-// meant is what somebody who wrote a value most likely wanted, as the kernel takes it; "" if that cannot be told.
-func (p *patient) meant(sysctl, value string) string {
+// likelyValue is what somebody who wrote a value most likely wanted, as the kernel takes it; "" if that cannot be told.
+func (p *patient) likelyValue(sysctl, value string) string {
 	now := p.Sysctls[sysctl].Value
 	bare, _, _ := strings.Cut(value, "#")
 	bare, _, _ = strings.Cut(bare, ";")

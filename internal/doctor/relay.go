@@ -34,31 +34,31 @@ func relayScenario(c plan.Carried) string {
 	return natScenario
 }
 
-// relay says that the host is one, and on which side of its only card the queue stands.
-func relay(p *patient) []Finding {
+// checkRelay says that the host is one, and on which side of its only card the queue stands.
+func checkRelay(p *patient) []Finding {
 	c := p.carried
 	if len(c.Kinds) == 0 {
 		return nil
 	}
-	f := Finding{Code: "relay", Severity: Fine, Title: "This host passes on what others send: " + p.carries() + "."}
+	f := Finding{Code: "relay", Severity: Fine, Title: "This host passes on what others send: " + p.carriedText() + "."}
 	f.Seen = strings.Join(c.Seen, " ") + fmt.Sprintf(" %s received %s and sent %s.", p.link.Name,
 		text.Bytes(float64(p.link.RxBytes)), text.Bytes(float64(p.link.TxBytes)))
 	if !c.OneCard {
 		return []Finding{f}
 	}
-	f.Title = "This host passes on what others send: " + p.carries() + ", on one network card."
+	f.Title = "This host passes on what others send: " + p.carriedText() + ", on one network card."
 	if !c.Sure {
-		f.Title = "This host may pass on what others send: " + p.carries() + ", on one network card."
+		f.Title = "This host may pass on what others send: " + p.carriedText() + ", on one network card."
 	}
-	rate, arriving := p.enforced(), p.arriving()
+	rate, arriving := p.enforced(), p.ingressRate()
 	if rate != 0 {
 		f.Seen += fmt.Sprintf(" %s shapes outgoing traffic to %s.", p.shaperName(), rate)
 	}
 	if arriving != 0 {
 		f.Seen += fmt.Sprintf(" Incoming traffic is shaped to %s.", arriving)
 	}
-	harm := p.soldAlmost(rate) || p.queueing() && p.elsewhere()
-	if rate != 0 && (arriving != 0 || !endsHere(c) && !harm) {
+	harm := p.isNearlySold(rate) || p.connectionsWait() && p.waitsElsewhere()
+	if rate != 0 && (arriving != 0 || !terminates(c) && !harm) {
 		if arriving == 0 {
 			f.Seen += " That is right as long as it is " + share(c) + " of what the provider sold, or less."
 		}
@@ -82,7 +82,7 @@ func whyArriving(c plan.Carried, rate, arriving units.Rate) string {
 	switch {
 	case arriving != 0:
 		return "Incoming traffic waits here, and outgoing traffic does not: shape both."
-	case rate != 0 && endsHere(c):
+	case rate != 0 && terminates(c):
 		return why + " What ends on this host is not held back by a shaper on outgoing traffic."
 	case rate != 0:
 		return why + " Shaping outgoing traffic reaches it at " + share(c) + " of the provider's rate, or less."
@@ -90,8 +90,8 @@ func whyArriving(c plan.Carried, rate, arriving units.Rate) string {
 	return why + " Shaping outgoing traffic at 99.75 % does not reach it."
 }
 
-// endsHere reports whether some of what is carried ends on this host.
-func endsHere(c plan.Carried) bool { return c.Has(plan.Tunnel) || c.Has(plan.Proxy) }
+// terminates reports whether some of what is carried ends on this host.
+func terminates(c plan.Carried) bool { return c.Has(plan.Tunnel) || c.Has(plan.Proxy) }
 
 // share is how much of the provisioned rate may leave, for the queue of what comes in to run empty.
 func share(c plan.Carried) string {
@@ -101,8 +101,9 @@ func share(c plan.Carried) string {
 	return "93 %"
 }
 
-// soldAlmost reports whether a rate is known to be nearly all that the provider sold, which the goal that is kept says.
-func (p *patient) soldAlmost(rate units.Rate) bool {
+// isNearlySold reports whether a rate is known to be nearly all that the provider sold, which the goal that is kept
+// says.
+func (p *patient) isNearlySold(rate units.Rate) bool {
 	const nearly = 0.98
 	goals, err := plan.ParseGoals(p.Files[host.GoalFile].Text)
 	return err == nil && slices.ContainsFunc(goals, func(g plan.Goal) bool {
@@ -110,8 +111,8 @@ func (p *patient) soldAlmost(rate units.Rate) bool {
 	})
 }
 
-// arriving is the rate to which the device shapes to which all that arrives at the uplink is redirected; 0: none.
-func (p *patient) arriving() units.Rate {
+// ingressRate is the rate to which the device shapes to which all that arrives at the uplink is redirected; 0: none.
+func (p *patient) ingressRate() units.Rate {
 	to, ok := p.Link(p.link.Redirect)
 	if !ok {
 		return 0
@@ -119,8 +120,8 @@ func (p *patient) arriving() units.Rate {
 	return to.Tree.Rate()
 }
 
-// carries names what is carried, as a person would.
-func (p *patient) carries() string {
+// carriedText names what is carried, as a person would.
+func (p *patient) carriedText() string {
 	var words []string
 	for _, k := range p.carried.Kinds {
 		switch k {

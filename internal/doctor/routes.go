@@ -13,20 +13,20 @@ import (
 	"weir/internal/units"
 )
 
-// routes is about routes of what leaves and comes in by the uplink, where they set more than the way.
-func routes(p *patient) (found []Finding) {
+// checkRoutes is about routes of what leaves and comes in by the uplink, where they set more than the way.
+func checkRoutes(p *patient) (found []Finding) {
 	var others []string
 	for _, r := range p.routes() {
 		why := p.boundBy(r)
 		if why == nil {
-			others = append(others, routeName(r)+": "+setBy(r))
+			others = append(others, routeName(r)+": "+routeText(r))
 			continue
 		}
 		f := Finding{
 			Code: "route-bounds", Severity: Notable,
 			Plain:  "A route on this server has settings that can make transfers slower.",
 			Title:  "The route " + routeName(r) + " bounds its connections.",
-			Seen:   setBy(r) + ".",
+			Seen:   routeText(r) + ".",
 			Why:    strings.Join(why, " "),
 			Remark: "change the route where it is set up; " + routeCommand(r) + " shows it",
 		}
@@ -74,7 +74,7 @@ func (p *patient) boundBy(r host.RouteMetrics) (why []string) {
 		s := fmt.Sprintf("No more than about %s can be on its way to this host", text.Bytes(float64(m["window"])))
 		if rtt := time.Duration(p.deep.Sockets.RTT); rtt > 0 {
 			rate := units.Rate(float64(8*m["window"]) / rtt.Seconds())
-			s += fmt.Sprintf(": %s at %s", roughly(rate), millis(p.deep.Sockets.RTT))
+			s += fmt.Sprintf(": %s at %s", threeDigits(rate), millis(p.deep.Sockets.RTT))
 		}
 		why = append(why, s+".")
 	}
@@ -105,8 +105,8 @@ func routeName(r host.RouteMetrics) string {
 	return name + " by " + r.Dev
 }
 
-// setBy writes what a route sets as ip-route(8) does.
-func setBy(r host.RouteMetrics) string {
+// routeText writes what a route sets as ip-route(8) does.
+func routeText(r host.RouteMetrics) string {
 	var words []string
 	for name, n := range r.Metrics {
 		if slices.Contains(r.Locked, name) {
@@ -160,8 +160,8 @@ func (p *patient) slowPace() (slow pace) {
 	return slow
 }
 
-// pacing is about how fast TCP sends what it may have on its way, in percent of as fast as it is acknowledged.
-func pacing(p *patient) (found []Finding) {
+// checkPacing is about how fast TCP sends what it may have on its way, in percent of as fast as it is acknowledged.
+func checkPacing(p *patient) (found []Finding) {
 	for _, s := range p.lowPaces() {
 		f := Finding{
 			Code: "pace-lowered", Severity: Notable,

@@ -11,18 +11,19 @@ import (
 	"weir/internal/text"
 )
 
-// rules is about netfilter's rules that limit, and about what this host drops of its own traffic without a count.
-func rules(p *patient) (found []Finding) {
+// checkFirewallRules is about netfilter's rules that limit, and about what this host drops of its own traffic without a
+// count.
+func checkFirewallRules(p *patient) (found []Finding) {
 	if r, holds := p.rule(); holds {
 		f := p.dropped(r)
 		f.Severity = Harmful
 		f.Plain = "Downloads are as slow as a firewall rule on this server makes them: it drops what they send."
 		return []Finding{f}
 	}
-	if r, felt := p.ruleOfOthers(); felt {
+	if r, felt := p.forwardDropRule(); felt {
 		found = append(found, p.dropped(r))
 	}
-	if p.swallows() {
+	if p.dropsUncounted() {
 		f := Finding{
 			Code: "packets-refused", Severity: Notable,
 			Plain: "Downloads are slowed down on this server itself: something here drops what they send.",
@@ -84,11 +85,12 @@ func exceeding(r host.Rule) string {
 // have no room in a send buffer, which comes before.
 func (p *patient) dropsOwn() bool {
 	s := p.deep.Sockets
-	return p.deep.Listened > 0 && p.many(s.Refused) && s.Refused > s.Buffer
+	return p.deep.Listened > 0 && p.isShareOfBusy(s.Refused) && s.Refused > s.Buffer
 }
 
-// swallows reports whether this host drops some of what connections send now, and no queue and no filter counts it.
-func (p *patient) swallows() bool { return p.dropsOwn() && p.droppedBehind() == 0 }
+// dropsUncounted reports whether this host drops some of what connections send now, and no queue and no filter counts
+// it.
+func (p *patient) dropsUncounted() bool { return p.dropsOwn() && p.droppedBehind() == 0 }
 
 // queueDrops is what the queues of devices have dropped of what leaves while one listened, in packets.
 func (p *patient) queueDrops(links []host.Link) (n uint64) {
@@ -132,8 +134,8 @@ func (p *patient) outgoingRules() (rules []host.Rule) {
 	return rules
 }
 
-// ruleOfOthers is the one that drops most of what this host passes on, or sends by UDP, if it is enough to be felt.
-func (p *patient) ruleOfOthers() (most host.Rule, felt bool) {
+// forwardDropRule is the one that drops most of what this host passes on, or sends by UDP, if it is enough to be felt.
+func (p *patient) forwardDropRule() (most host.Rule, felt bool) {
 	for _, r := range p.deep.Netfilter.Suspects {
 		var passed uint64
 		switch {

@@ -12,9 +12,9 @@ import (
 	"weir/internal/text"
 )
 
-// overridden finds lines that somebody has written and another file undoes.
-func overridden(p *patient) (found []Finding) {
-	if !p.initial() {
+// checkOverriddenSettings finds lines that somebody has written and another file undoes.
+func checkOverriddenSettings(p *patient) (found []Finding) {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Sysctls)) {
@@ -24,7 +24,7 @@ func overridden(p *patient) (found []Finding) {
 			continue
 		}
 		among := "at boot"
-		if _, stays := p.others(name); len(stays) > 0 {
+		if _, stays := p.otherSetters(name); len(stays) > 0 {
 			among = "among what the boot reads"
 		}
 		found = append(found, Finding{
@@ -33,16 +33,16 @@ func overridden(p *patient) (found []Finding) {
 			Title: text.Short(name) + " is set by several, to different values.",
 			Seen: fmt.Sprintf("%s: %s wins %s; against it %s. Now: %s.", wins.Where(), wins.Value, among,
 				strings.Join(losers, "; "), p.Sysctls[name].Value),
-			Why:    p.decides(name),
+			Why:    p.winningLine(name),
 			Remark: "remove all lines but one",
 		})
 	}
 	return found
 }
 
-// decides says which of several lines of a setting is in force in the end.
-func (p *patient) decides(sysctl string) string {
-	yields, stays := p.others(sysctl)
+// winningLine says which of several lines of a setting is in force in the end.
+func (p *patient) winningLine(sysctl string) string {
+	yields, stays := p.otherSetters(sysctl)
 	wins, _ := p.deep.AtBoot(sysctl)
 	late := slices.ContainsFunc(stays, func(w host.Writer) bool { return w.Yields })
 	switch {
@@ -58,8 +58,8 @@ func (p *patient) decides(sysctl string) string {
 	return "Which one is in force depends on who came last."
 }
 
-// others are who sets a setting besides the files of sysctl.d: those who let these win, and those who do not.
-func (p *patient) others(sysctl string) (yields, stays []host.Writer) {
+// otherSetters are who sets a setting besides the files of sysctl.d: those who let these win, and those who do not.
+func (p *patient) otherSetters(sysctl string) (yields, stays []host.Writer) {
 	wins, ok := p.deep.AtBoot(sysctl)
 	repeats := !ok || wins.AppliedAgain()
 	for _, w := range p.deep.Writers {
@@ -80,32 +80,32 @@ func (p *patient) losers(wins host.Setting) (losers []string) {
 		// What packages ship below /usr is there to be overridden, and so is a pattern.
 		own := !strings.HasPrefix(s.File, "/usr/") && s.Pattern == "" && !s.Keeps
 		if s.Sysctl == wins.Sysctl && own && !s.Wins && !s.Unread && s.Masked == "" && s.File != wins.File &&
-			!p.alike(s.Sysctl, s.Value, wins.Value) {
+			!p.sameToKernel(s.Sysctl, s.Value, wins.Value) {
 			losers = append(losers, s.Where()+": "+s.Value)
 		}
 	}
 	for _, w := range p.deep.Writers {
-		if w.Sysctl == wins.Sysctl && !p.alike(w.Sysctl, w.Value, wins.Value) {
+		if w.Sysctl == wins.Sysctl && !p.sameToKernel(w.Sysctl, w.Value, wins.Value) {
 			losers = append(losers, w.By+", "+w.Where()+": "+w.Value)
 		}
 	}
 	return losers
 }
 
-// alike reports whether the kernel makes the same of two values.
-func (p *patient) alike(sysctl, a, b string) bool {
+// sameToKernel reports whether the kernel makes the same of two values.
+func (p *patient) sameToKernel(sysctl, a, b string) bool {
 	now := p.Sysctls[sysctl].Value
 	return p.Takes(sysctl, a, now) == p.Takes(sysctl, b, now)
 }
 
-// changedSince finds values that are not what the next boot will set.
-func changedSince(p *patient) (found []Finding) {
+// checkChangedSettings finds values that are not what the next boot will set.
+func checkChangedSettings(p *patient) (found []Finding) {
 	// A file that could not be read may say what no other does.
 	hidden := slices.ContainsFunc(p.deep.Unknown, func(u host.Unread) bool {
 		return strings.Contains(u.File, "/sysctl")
 	})
 	ours := slices.ContainsFunc(p.deep.Writers, func(w host.Writer) bool { return w.By == "weir" })
-	if !p.initial() || p.deep.Loader == "" || ours || hidden {
+	if !p.inFirstNamespace() || p.deep.Loader == "" || ours || hidden {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Sysctls)) {
@@ -125,16 +125,16 @@ func changedSince(p *patient) (found []Finding) {
 		wins, ok := p.deep.AtBoot(name)
 		switch {
 		case ok && p.Takes(name, wins.Value, now).Refused == "" && !p.Leaves(name, wins.Value, now):
-			found = append(found, changed(wins, now))
-		case !ok && p.foreign(name, now):
-			found = append(found, p.inNoFile(name, now))
+			found = append(found, settingChanged(wins, now))
+		case !ok && p.isNonDefault(name, now):
+			found = append(found, p.settingInNoFile(name, now))
 		}
 	}
 	return found
 }
 
-// inNoFile is about a value that only a command can have set.
-func (p *patient) inNoFile(sysctl, now string) Finding {
+// settingInNoFile is about a value that only a command can have set.
+func (p *patient) settingInNoFile(sysctl, now string) Finding {
 	f := Finding{
 		Code: "setting-in-no-file", Severity: Notable,
 		Plain: "The next reboot undoes a setting: " + text.Short(sysctl) + " is in no file.",
@@ -153,8 +153,8 @@ func (p *patient) inNoFile(sysctl, now string) Finding {
 	return f
 }
 
-// changed is about a value that is not the one which a line sets at boot.
-func changed(wins host.Setting, now string) Finding {
+// settingChanged is about a value that is not the one which a line sets at boot.
+func settingChanged(wins host.Setting, now string) Finding {
 	name := text.Short(wins.Sysctl)
 	f := Finding{
 		Code: "setting-changed-since-boot", Severity: Notable,

@@ -17,7 +17,7 @@ func TestAppliedAgain(t *testing.T) {
 		"/usr/lib/sysctl.d/a.conf": {0, 1}, host.CommandLine: {0, 1}} {
 		p := &patient{deep: &host.Deep{Settings: []host.Setting{{Sysctl: ecn, Value: "1", File: file, Wins: true}},
 			Writers: []host.Writer{{By: "tuned", Sysctl: ecn, Value: "2", Yields: true}}}}
-		yields, stays := p.others(ecn)
+		yields, stays := p.otherSetters(ecn)
 		if got := [2]int{len(yields), len(stays)}; got != want {
 			t.Errorf("%s: %v let the files win, and %v do not", file, got[0], got[1])
 		}

@@ -68,17 +68,17 @@ func (p *patient) stages(b Bottleneck) []Stage {
 	add("TCP's settings", saw, lacks, limitSetting, limitRoute)
 	saw, lacks = p.netfilter()
 	add("netfilter", saw, lacks, limitRule, limitRefusal) // or a BPF program of a control group, beside it
-	saw, lacks = p.tallied(limitFragments)
+	saw, lacks = p.tallyText(limitFragments)
 	add("fragmentation", saw, lacks, limitFragments)
-	saw, lacks = p.tallied(limitUDP)
+	saw, lacks = p.tallyText(limitUDP)
 	add("UDP buffers", saw, lacks, limitUDP)
 	saw, lacks = p.filters()
 	add("filters", saw, lacks, LimitPolicer)
 	saw, lacks = p.queueStage()
 	add("the queue here", saw, lacks, LimitShaper, LimitQueue, LimitFlow, LimitEmulator)
-	saw, lacks = p.tallied(limitCPU)
+	saw, lacks = p.tallyText(limitCPU)
 	add("CPU", saw, lacks, limitCPU)
-	saw, lacks = p.tallied(limitDevice)
+	saw, lacks = p.tallyText(limitDevice)
 	for _, b := range p.boundDevices() {
 		if b.queues > 0 {
 			saw += fmt.Sprintf("; %s of %s may send %s", text.Counted(b.queues, "queue"), b.dev, b.each)
@@ -90,12 +90,12 @@ func (p *patient) stages(b Bottleneck) []Stage {
 	saw = strings.TrimPrefix(saw, "; ")
 	add("the device", saw, lacks, limitDevice)
 	saw, lacks = ofBusy(s.Queueing, "wait in a queue, here or beyond")
-	if exceeding := p.rising(limitAllowance); exceeding != "" {
+	if exceeding := p.risenText(limitAllowance); exceeding != "" {
 		saw, lacks = strings.TrimPrefix(saw+"; its allowance was exceeded by "+exceeding, "; "), ""
 	}
 	add("the provider", saw, lacks, LimitRate, limitAllowance)
 	lose := "lose packets without a queue"
-	if p.losing() && !p.lossy() {
+	if p.connectionsLose() && !p.pathLoses() {
 		lose = "lose packets, here or beyond"
 	}
 	saw, lacks = ofBusy(s.Lossy, lose)
@@ -125,7 +125,7 @@ func (p *patient) tcpSettings() (saw, lacks string) {
 		return "", "net.ipv4.tcp_sack cannot be read"
 	}
 	var off []string
-	for _, f := range switchedOff(p) {
+	for _, f := range checkTCPSettings(p) {
 		off = append(off, strings.TrimSuffix(f.Title, " is off."))
 	}
 	saw = "window scaling, SACK, timestamps and growing windows are on"
@@ -134,14 +134,14 @@ func (p *patient) tcpSettings() (saw, lacks string) {
 	}
 	for _, r := range p.routes() {
 		if p.boundBy(r) != nil {
-			saw += "; the route " + routeName(r) + " has " + setBy(r)
+			saw += "; the route " + routeName(r) + " has " + routeText(r)
 		}
 	}
 	return saw, ""
 }
 
-// tallied says what rose of the counters that show a limit.
-func (p *patient) tallied(limit Limit) (saw, lacks string) {
+// tallyText says what rose of the counters that show a limit.
+func (p *patient) tallyText(limit Limit) (saw, lacks string) {
 	if p.deep.Listened == 0 {
 		return "", notListened
 	}
@@ -155,14 +155,14 @@ func (p *patient) tallied(limit Limit) (saw, lacks string) {
 			return "", strings.Replace(t.whole[0], "DEV.", p.link.Name+".", 1) + " is not counted here"
 		}
 	}
-	if rising := p.rising(limit); rising != "" {
+	if rising := p.risenText(limit); rising != "" {
 		return rising, ""
 	}
 	return fmt.Sprintf("no counter of trouble rose in %s", p.deep.Listened), ""
 }
 
-// rising lists the counters that show a limit and rose; "" if none did.
-func (p *patient) rising(limit Limit) string {
+// risenText lists the counters that show a limit and rose; "" if none did.
+func (p *patient) risenText(limit Limit) string {
 	var parts []string
 	for _, t := range tallies() {
 		if n, _ := p.increase(t); t.limit == limit && n > 0 {

@@ -31,22 +31,22 @@ func Summarize(facts host.Facts) Summary {
 	shapeless := slices.IndexFunc(found, func(f Finding) bool { return f.Code == cannotShape })
 	switch {
 	case found[0].Severity == Harmful:
-		return about(found[0])
+		return summaryOf(found[0])
 	case binding >= 0:
-		return about(found[binding])
+		return summaryOf(found[binding])
 	case p.deep.Sockets.Busy > 0 && b.Limit != limitUnknown && notable > 0:
-		return p.binds(b, found)
+		return p.bottleneckSummary(b, found)
 	case shapeless >= 0 && b.Lacks != "": // whatever binds, no rate can be enforced here
-		return about(found[shapeless])
+		return summaryOf(found[shapeless])
 	case b.Lacks != "" && notable > 0:
 		return Summary{Try: b.Try, Remark: b.Remark, Says: fmt.Sprintf("Nothing harmful was seen so far, but %s. "+
 			"Worth knowing: %s, below.", b.Lacks, text.Counted(notable, "thing"))}
 	case b.Lacks != "":
 		return Summary{Try: b.Try, Remark: b.Remark, Says: "Nothing wrong was seen so far, but " + b.Lacks + "."}
 	case notable > 0:
-		return about(found[0])
+		return summaryOf(found[0])
 	}
-	s := Summary{Told: true, Says: "Nothing wrong was seen: " + p.well(b.Limit) + ".", Remark: "nothing",
+	s := Summary{Told: true, Says: "Nothing wrong was seen: " + p.reasonFine(b.Limit) + ".", Remark: "nothing",
 		Code: found[0].Code}
 	if b.Limit == limitUnknown && found[0].Try != "" {
 		s.Try, s.Remark = found[0].Try, found[0].Remark
@@ -54,13 +54,13 @@ func Summarize(facts host.Facts) Summary {
 	return s
 }
 
-func about(f Finding) Summary {
+func summaryOf(f Finding) Summary {
 	return Summary{Told: true, Says: f.Plain, Try: f.Try, Remark: f.Remark, Code: f.Code}
 }
 
-// binds is about a bottleneck that is as somebody wants it, and about the first of what else is worth knowing. What a
-// busy CPU calls for is left out: it is not the bottleneck.
-func (p *patient) binds(b Bottleneck, found []Finding) Summary {
+// bottleneckSummary is about a bottleneck that is as somebody wants it, and about the first of what else is worth
+// knowing. What a busy CPU calls for is left out: it is not the bottleneck.
+func (p *patient) bottleneckSummary(b Bottleneck, found []Finding) Summary {
 	s := Summary{Told: true, Says: "Downloads are held back by " + b.Says, Remark: "nothing"}
 	besides := slices.IndexFunc(found, func(f Finding) bool {
 		return f.Severity != Fine && !slices.Contains(limitCPU.codes(), f.Code)
@@ -77,11 +77,11 @@ func (p *patient) binds(b Bottleneck, found []Finding) Summary {
 	return s
 }
 
-// well says why nothing is wrong, though something is always a limit.
-func (p *patient) well(l Limit) string {
+// reasonFine says why nothing is wrong, though something is always a limit.
+func (p *patient) reasonFine(l Limit) string {
 	switch l {
 	case LimitProgram:
-		if p.unread() {
+		if p.programsReadSlowly() {
 			return "the programs here do not read as fast as data comes in"
 		}
 		return "the programs here do not always have something to send"

@@ -177,7 +177,7 @@ func (p *patient) slowingTallies() []tally {
 		case limitUDP, limitFragments:
 			return len(p.carried.Kinds) == 0
 		case limitAllowance:
-			return !p.lossy()
+			return !p.pathLoses()
 		}
 		return false
 	})
@@ -219,8 +219,8 @@ func (p *patient) device(t tally) string {
 	return dev
 }
 
-// counted is about what the kernel counts on a packet's way through this host, and what it holds back.
-func counted(p *patient) (found []Finding) {
+// checkTallies is about what the kernel counts on a packet's way through this host, and what it holds back.
+func checkTallies(p *patient) (found []Finding) {
 	risen, shares := p.risenTallies()
 	for i, t := range risen {
 		n, _ := p.increase(t)
@@ -240,7 +240,7 @@ func counted(p *patient) (found []Finding) {
 				"tracking",
 		})
 	}
-	if group, share := p.capped(); share >= costlyWork {
+	if group, share := p.cappedGroup(); share >= costlyWork {
 		found = append(found, Finding{
 			Code: "cpu-capped", Severity: Notable,
 			Plain: fmt.Sprintf("A limit on this server lets %s have no more of the processor.", group),
@@ -254,9 +254,9 @@ func counted(p *patient) (found []Finding) {
 	return found
 }
 
-// capped is the control group that used up its CPU time most often, and in which share of its periods (100 ms as a
+// cappedGroup is the control group that used up its CPU time most often, and in which share of its periods (100 ms as a
 // rule).
-func (p *patient) capped() (group string, share float64) {
+func (p *patient) cappedGroup() (group string, share float64) {
 	for _, name := range slices.Sorted(maps.Keys(p.deep.Rose)) {
 		g, is := strings.CutPrefix(name, "throttled.")
 		if !is {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/text"
 )
 
-// tcpMemory is about a kernel that takes memory back from connections, as they need more than TCP may have in all.
-func tcpMemory(p *patient) []Finding {
+// checkTCPMemory is about a kernel that takes memory back from connections, as they need more than TCP may have in all.
+func checkTCPMemory(p *patient) []Finding {
 	m := p.deep.TCPMemory
 	if m.Mark == 0 || !p.memoryShort() && m.Pressures == 0 {
 		return nil

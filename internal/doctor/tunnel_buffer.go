@@ -11,8 +11,8 @@ import (
 	"weir/internal/units"
 )
 
-// tunnelBuffer is about the buffer of a program's tunnel, behind every queue that could be set.
-func tunnelBuffer(p *patient) []Finding {
+// checkTunnelBuffer is about the buffer of a program's tunnel, behind every queue that could be set.
+func checkTunnelBuffer(p *patient) []Finding {
 	const short = 100 // packets
 	if !p.carried.Has(plan.Tunnel) {
 		return nil

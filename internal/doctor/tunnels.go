@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// tunnels is about UDP that carries other people's TCP.
-func tunnels(p *patient) []Finding {
+// checkTunnels is about UDP that carries other people's TCP.
+func checkTunnels(p *patient) []Finding {
 	var names []string
 	for _, l := range p.Links {
 		if l.Kind == "wireguard" || l.Kind == "tuntap" {

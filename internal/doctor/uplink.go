@@ -9,8 +9,8 @@ import (
 	"weir/internal/plan"
 )
 
-// uplinkDevice is about a default route by a device that not all passes, and about none at all.
-func uplinkDevice(p *patient) []Finding {
+// checkUplink is about a default route by a device that not all passes, and about none at all.
+func checkUplink(p *patient) []Finding {
 	dev, why, err := plan.Uplink(p.Facts)
 	if err != nil {
 		return []Finding{{
@@ -72,8 +72,8 @@ func uplinkDevice(p *patient) []Finding {
 	return []Finding{{Code: "uplink-below-route", Severity: Fine, Title: "The uplink is " + dev + ".", Seen: why + "."}}
 }
 
-// severalUplinks names them: what is said of one is not about another.
-func severalUplinks(p *patient) []Finding {
+// checkOtherUplinks names them: what is said of one is not about another.
+func checkOtherUplinks(p *patient) []Finding {
 	others := plan.OtherUplinks(p.Facts, p.link.Name, p.Uplink)
 	if len(others) == 0 || p.link.Name == "" {
 		return nil

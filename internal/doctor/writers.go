@@ -11,9 +11,9 @@ import (
 	"weir/internal/shaper"
 )
 
-// otherWriters names who else sets the queue of the uplink, or tunes TCP by itself.
-func otherWriters(p *patient) (found []Finding) {
-	if !p.initial() {
+// checkQueueWriters names who else sets the queue of the uplink, or tunes TCP by itself.
+func checkQueueWriters(p *patient) (found []Finding) {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	root, _ := p.link.Tree.Root()
@@ -35,7 +35,7 @@ func otherWriters(p *patient) (found []Finding) {
 				Code: "queue-set-by-others", Severity: Notable,
 				Plain:  fmt.Sprintf("Something may replace the queue of %s: %s sets another.", p.link.Name, w.By),
 				Title:  fmt.Sprintf("%s sets %s on %s.", w.By, w.Queue(), w.Device()),
-				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, p.present(root.Kind)),
+				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, p.enforcedQueue(root.Kind)),
 				Why:    "It does so " + w.When() + ", and takes the place of what is there.",
 				Remark: "remove the line, or what it competes with",
 			})
@@ -44,13 +44,14 @@ func otherWriters(p *patient) (found []Finding) {
 	return found
 }
 
-// present is a discipline of the uplink with the rate that is enforced.
-func (p *patient) present(kind string) string {
+// enforcedQueue is a discipline of the uplink with the rate that is enforced.
+func (p *patient) enforcedQueue(kind string) string {
 	return host.Writer{Qdisc: kind, Rate: p.link.Tree.Rate()}.Queue()
 }
 
-// departureTimes names programs that come after a bpf_shaper, whose packets leave at the times that they are given.
-func departureTimes(p *patient) (found []Finding) {
+// checkDepartureTimes names programs that come after a bpf_shaper, whose packets leave at the times that they are
+// given.
+func checkDepartureTimes(p *patient) (found []Finding) {
 	root, _ := p.link.Tree.Root()
 	if x, is := root.Stats.X.(shaper.Stats); is && x.After != "" {
 		found = append(found, Finding{
@@ -65,9 +66,9 @@ func departureTimes(p *patient) (found []Finding) {
 	return found
 }
 
-// udevNames finds rules that wait for the uplink by a name that it may not have when it appears.
-func udevNames(p *patient) (found []Finding) {
-	if !p.initial() {
+// checkUdevNames finds rules that wait for the uplink by a name that it may not have when it appears.
+func checkUdevNames(p *patient) (found []Finding) {
+	if !p.inFirstNamespace() {
 		return nil
 	}
 	for _, w := range p.deep.Writers {
