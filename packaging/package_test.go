@@ -114,7 +114,7 @@ func TestPurge(t *testing.T) {
 				write(state[len(state)-1]+"/secret", "")
 			}
 		}
-		for _, name := range host.Kept() {
+		for _, name := range host.KeptFiles() {
 			switch {
 			case strings.Contains(name, ".wants/") || strings.HasPrefix(name, "/etc/runlevels/"):
 				to := "/etc/systemd/system/"
@@ -150,7 +150,7 @@ func TestPurge(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, name := range append(state, host.Kept()...) {
+		for _, name := range append(state, host.KeptFiles()...) {
 			_, err := os.Lstat(root + name)
 			if stays := theirs && !slices.Contains(state, name); (err == nil) != stays {
 				t.Errorf("theirs %v, %s: %v", theirs, name, err)

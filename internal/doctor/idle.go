@@ -22,7 +22,7 @@ func checkIdleFiles(p *patient) (found []Finding) {
 	lines := map[string][]host.Writer{}
 	idle := slices.Clone(p.deep.Idle)
 	for _, w := range p.deep.Writers {
-		if by := w.TakenBy(p.link); by != "" {
+		if by := w.OverriddenBy(p.link); by != "" {
 			w.Idle = fmt.Sprintf("networkd reads %s before it, and heeds one file for %s", by, p.link.Name)
 			w.Before = nil
 			idle = append(idle, w)
@@ -89,8 +89,8 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 // wouldHaveEffect reports whether a line that has no effect would have one: no other sets the same.
 func (p *patient) wouldHaveEffect(w host.Writer) bool {
 	if w.Sysctl == "" {
-		return w.Means(p.link) && !slices.ContainsFunc(p.deep.Writers, func(other host.Writer) bool {
-			return other.Qdisc == w.Qdisc && other.Rate == w.Rate && other.Means(p.link)
+		return w.Matches(p.link) && !slices.ContainsFunc(p.deep.Writers, func(other host.Writer) bool {
+			return other.Qdisc == w.Qdisc && other.Rate == w.Rate && other.Matches(p.link)
 		})
 	}
 	_, here := p.Sysctls[w.Sysctl]

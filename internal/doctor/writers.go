@@ -29,7 +29,7 @@ func checkQueueWriters(p *patient) (found []Finding) {
 					"not stay.",
 				Try: "weir status", Remark: "tells what has drifted",
 			})
-		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Means(p.link):
+		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Matches(p.link):
 		case w.Qdisc != root.Kind && w.Qdisc != queueOf(p.link) || w.Rate != 0 && w.Rate != p.link.Tree.Rate():
 			found = append(found, Finding{
 				Code: "queue-set-by-others", Severity: Notable,
@@ -73,7 +73,7 @@ func checkUdevNames(p *patient) (found []Finding) {
 	}
 	for _, w := range p.deep.Writers {
 		// A queue that is not in the kernel is another finding; a name that the kernel gives is there from the start.
-		if !w.Awaits(p.link.Name) || p.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(p.link.Name, "eth") {
+		if !w.WaitsFor(p.link.Name) || p.Qdiscs[w.Qdisc] == host.No || strings.HasPrefix(p.link.Name, "eth") {
 			continue
 		}
 		dev := cmp.Or(w.Dev, p.link.Name)

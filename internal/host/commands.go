@@ -20,11 +20,11 @@ import (
 // scanner finds the lines that set something, also in the scripts that they call.
 type scanner struct {
 	*tree
-	found  []Writer
-	called map[string]bool // scripts that have been read
-	device string          // that a line's variable for one means, where that is known
-	boot   bool            // the lines run at boot, or may
-	timer  bool            // only a timer starts the unit, and not at boot
+	found   []Writer
+	visited map[string]bool // scripts that have been read
+	device  string          // that a line's variable for one means, where that is known
+	boot    bool            // the lines run at boot, or may
+	timer   bool            // only a timer starts the unit, and not at boot
 	// files of settings that a command has sysctl(8) read; true: at boot
 	loaded map[string]bool
 	units  map[string][]byte // the texts of the administrator's units, by their names; nil: not read yet
@@ -38,10 +38,11 @@ const (
 var (
 	section = regexp.MustCompile(`^\[(\w+)\]$`)
 	// udev(7): NAME is what a preceding rule has given, KERNEL what the kernel calls the device at that moment.
-	udevAdd   = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
-	udevName  = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
-	udevFills = regexp.MustCompile(`^(?:%k|\$kernel|\$name|\$env\{INTERFACE\}|\$INTERFACE)$`) // the device's own name
-	udevMAC   = regexp.MustCompile(`\bATTR\{address\}\s*==\s*"([^"]+)"`)
+	udevAdd  = regexp.MustCompile(`\bACTION\s*==\s*"add"`)
+	udevName = regexp.MustCompile(`\b(?:NAME|KERNEL)\s*==\s*"([^"]+)"`)
+	// What udev fills in the device's own name for.
+	udevDeviceVariable = regexp.MustCompile(`^(?:%k|\$kernel|\$name|\$env\{INTERFACE\}|\$INTERFACE)$`)
+	udevMAC            = regexp.MustCompile(`\bATTR\{address\}\s*==\s*"([^"]+)"`)
 
 	// tc by its name, by a variable that is called after it or found it, or by any with "qdisc" behind it.
 	tcCommand = regexp.MustCompile(`(?:^|[^\w.$-])(?:(?:tc|\$` + tcVariable + `|\$\{` + tcVariable +
@@ -50,31 +51,31 @@ var (
 	sysctlKey     = regexp.MustCompile(`net[./](?:core|ipv4|ipv6|mptcp)[./][a-z0-9_./]+`)
 	sysctlCommand = regexp.MustCompile(`(?:^|[^\w.-])sysctl["']?[\s,]+(.*)`)
 	// systemd-sysctl(8), whose arguments are files.
-	systemdSysctl = regexp.MustCompile(`(?:^|[^\w.-])systemd-sysctl["']?[\s,]+(.*)`)
-	sysctlReads   = regexp.MustCompile(`^-\w*[pf](/\S+)?$`) // also the file behind it
-	procWrite     = regexp.MustCompile(
+	systemdSysctl    = regexp.MustCompile(`(?:^|[^\w.-])systemd-sysctl["']?[\s,]+(.*)`)
+	sysctlLoadOption = regexp.MustCompile(`^-\w*[pf](/\S+)?$`) // also the file behind it
+	procWrite        = regexp.MustCompile(
 		`(?:echo|printf(?:\s+["']?%[sdiu](?:\\n)?["']?)?)\s+(?:-\w+\s+)?["']?([^"'>|]+?)["']?\s*` +
 			`(?:>[>|]?|\|\s*(?:(?:sudo|doas)\s+(?:-\S+\s+)*)?(?:/\S*/)?tee\s(?:\s*-\S+\s)*)\s*` +
 			`/proc/sys/(net/[a-z0-9_/]+)`)
 	// tee FILE <<< 1, cat > FILE <<< 1
-	procGiven = regexp.MustCompile(`\b(?:tee\s|cat\s*>).*?/proc/sys/(net/[a-z0-9_/]+).*<<<\s*["']?([^"';&|]+)`)
+	procHereString = regexp.MustCompile(`\b(?:tee\s|cat\s*>).*?/proc/sys/(net/[a-z0-9_/]+).*<<<\s*["']?([^"';&|]+)`)
 	// tmpfiles.d(5): "w /PATH MODE USER GROUP AGE TEXT", of which each but the path may be "-".
 	tmpfilesWrite = regexp.MustCompile(`^w[+!=~^-]*\s+/proc/sys/(net/[a-z0-9_/]+)(?:\s+\S+){4}\s+"?([^"]*)`)
 	// A folder that a script goes to, and a file there that something is written to.
-	procFolder = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:>[>|]?\s*|\btee\s+)["']?([a-z][a-z0-9_/]*)`)
-	procQuoted = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
+	procFolder     = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:>[>|]?\s*|\btee\s+)["']?([a-z][a-z0-9_/]*)`)
+	quotedProcPath = regexp.MustCompile(`["'](/proc/sys/net/[a-z0-9_/]+)["']`)
 	// What tc is told by a pipe, and how a command's output is put in its place.
-	tcTold      = regexp.MustCompile(`(?:echo|printf)\s+(?:-\w+\s+)?(?:"([^"]*)"|'([^']*)')\s*\|\s*\S*$`)
-	substituted = regexp.MustCompile(`\$\([^()]*\)|` + "`[^`]*`")
-	kindName    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	script      = regexp.MustCompile(`(?:^|[\s"'=@!+:-])/([\w./+-]+)`)
+	tcPipe       = regexp.MustCompile(`(?:echo|printf)\s+(?:-\w+\s+)?(?:"([^"]*)"|'([^']*)')\s*\|\s*\S*$`)
+	substitution = regexp.MustCompile(`\$\([^()]*\)|` + "`[^`]*`")
+	kindName     = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	scriptPath   = regexp.MustCompile(`(?:^|[\s"'=@!+:-])/([\w./+-]+)`)
 	// What is handed to a shell or an interpreter is a script, however it begins.
-	interpreted = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])` +
+	interpreterCall = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])` +
 		`(?:\.|source|sh|bash|dash|ash|ksh|zsh|python[\d.]*|perl)\s+(?:-\w+\s+)*["']?/([\w./+-]+)`)
 	// A unit's program without its folder is looked for in some, and its scripts run in one (systemd.exec(5)).
-	unitProgram = regexp.MustCompile(`^Exec(?:Start|StartPre|StartPost|Reload)\s*=\s*[-@:+!|]*([\w.-]+)(?:\s|$)`)
-	unitFolder  = regexp.MustCompile(`(?m)^\s*WorkingDirectory\s*=-?(/[\w./+-]*)\s*$`)
-	relative    = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:^|[\s"'=;&|(])\./([\w./+-]+)`)
+	unitProgram  = regexp.MustCompile(`^Exec(?:Start|StartPre|StartPost|Reload)\s*=\s*[-@:+!|]*([\w.-]+)(?:\s|$)`)
+	unitFolder   = regexp.MustCompile(`(?m)^\s*WorkingDirectory\s*=-?(/[\w./+-]*)\s*$`)
+	relativePath = regexp.MustCompile(`\bcd\s+["']?(/[\w./+-]*)|(?:^|[\s"'=;&|(])\./([\w./+-]+)`)
 	// Programs that are known to set queues, or to take them away (the first), and their devices: wondershaper, tcset
 	// (of tcconfig) and FireQOS.
 	shaperProgram = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/-])(?:` +
@@ -84,38 +85,38 @@ var (
 )
 
 // scan finds the lines of a file that set something. Where they have no effect, idle says why.
-func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
+func (s *scanner) scan(by, file string, text []byte, how execution, idle string) {
 	var heredoc, dir string
 	var match Writer // the devices that NetworkManager's file is about
 	first := len(s.found)
 	if m := unitFolder.FindSubmatch(text); by == "systemd unit" && m != nil {
 		dir = string(m[1])
 	}
-	if by == "cloud-init" && how == isCommands {
-		text = oneLine(bootCommands(text))
+	if by == "cloud-init" && how == execLines {
+		text = joinYAMLLists(bootCommands(text))
 	}
 	var forgotten map[string]int // by a unit's key, up to which line of the file its values are
 	unit := text
-	if by == "systemd unit" && how == isCommands {
+	if by == "systemd unit" && how == execLines {
 		var skips bool
-		if skips, forgotten, unit = s.inUnit(file, text); skips {
+		if skips, forgotten, unit = s.unitContext(file, text); skips {
 			return
 		}
 	}
 	defer func(device string) { s.device = device }(s.device)
-	ends := ending{line: endLine[by], script: how == isScript || how == isPart}
+	ends := stopFilter{stopLine: stopLines[by], script: how == execFile || how == execRunParts}
 	variables := variablesOf(by, how, unit)
 	var guarded guards
 	hook := by == "dhclient" || by == "dhcpcd" || by == "hotplug"
 	told := ""     // the word that ends a text which follows
 	var quote byte // that ends one
 	for number, l := range logicalLines(text) {
-		w := Writer{By: by, File: "/" + file, Line: number, Text: shortened(l), Idle: idle,
+		w := Writer{By: by, File: "/" + file, Line: number, Text: truncate(l), Idle: idle,
 			Timer: s.timer}
-		if by == "cron" && how == isCommands {
+		if by == "cron" && how == execLines {
 			s.boot = strings.HasPrefix(l, "@reboot")
 		}
-		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == isCommands && m != nil {
+		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == execLines && m != nil {
 			s.device = m[1]
 		}
 		if s.device != "" {
@@ -126,7 +127,7 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			if l == heredoc {
 				heredoc = ""
 			} else {
-				s.queue(w, tcWords(variables.fill(l)))
+				s.noteQueue(w, tcWords(variables.expand(l)))
 			}
 			continue
 		case told != "":
@@ -141,22 +142,22 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			continue
 		}
 		whole := l
-		if how == isScript || how == isPart || hook {
-			l = guarded.fill(l)
-			if dev := guarded.blocks[0].values["IFACE"]; dev != "" && how == isPart {
+		if how == execFile || how == execRunParts || hook {
+			l = guarded.expand(l)
+			if dev := guarded.blocks[0].values["IFACE"]; dev != "" && how == execRunParts {
 				s.device = dev // of the scripts that it calls, too
 			}
 		}
-		if how != isRead {
-			if l = ends.runs(procQuoted.ReplaceAllString(inFolder(l, dir), "$1")); l == "" {
+		if how != execNone {
+			if l = ends.rest(quotedProcPath.ReplaceAllString(expandProcPaths(l, dir), "$1")); l == "" {
 				continue
 			}
-			l, quote = keepLocal(variables.fill(l))
+			l, quote = localCommands(variables.expand(l))
 		}
 		key, value, _ := strings.Cut(l, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		switch {
-		case number < forgotten[key] || perInstance.MatchString(l):
+		case number < forgotten[key] || perInstanceCommand.MatchString(l):
 			continue
 		case by == "modules-load":
 			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
@@ -165,43 +166,43 @@ func (s *scanner) scan(by, file string, text []byte, how runs, idle string) {
 			}
 		case by == "tmpfiles":
 			if m := tmpfilesWrite.FindStringSubmatch(l); m != nil {
-				s.assign(w, m[1], m[2])
+				s.noteSysctl(w, m[1], m[2])
 			}
-		case by == "NetworkManager" && how == isRead && key == "qdisc.root":
-			s.queue(w, append(strings.Fields("qdisc add root"), tcWords(value)...))
-		case by == "NetworkManager" && how == isRead:
-			match.match(key, value)
+		case by == "NetworkManager" && how == execNone && key == "qdisc.root":
+			s.noteQueue(w, append(strings.Fields("qdisc add root"), tcWords(value)...))
+		case by == "NetworkManager" && how == execNone:
+			match.noteMatch(key, value)
 		}
-		if by != "cloud-init" && how != isRead {
+		if by != "cloud-init" && how != execNone {
 			var opened byte
-			if l, opened, told = s.running(whole, l, text); quote == 0 {
+			if l, opened, told = s.executed(whole, l, text); quote == 0 {
 				quote = opened
 			}
 		}
-		heredoc = s.commands(w, l)
-		if how != isRead {
-			if !s.shaper(w, l) {
-				dir = s.follow(w, l, dir)
+		heredoc = s.scanCommands(w, l)
+		if how != execNone {
+			if !s.noteShaper(w, l) {
+				dir = s.scanScripts(w, l, dir)
 				if m := unitProgram.FindStringSubmatch(l); m != nil && by == "systemd unit" && idle == "" {
-					s.callInPath(w, m[1], "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin")
+					s.scanInPath(w, m[1], "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin")
 				}
-				for _, name := range programs(l, by == "cron" && how == isCommands) {
-					runs := how != isCommands || by == "cron" || by == "systemd unit" && strings.HasPrefix(key, "Exec")
+				for _, name := range programNames(l, by == "cron" && how == execLines) {
+					runs := how != execLines || by == "cron" || by == "systemd unit" && strings.HasPrefix(key, "Exec")
 					if idle == "" && runs {
-						s.callInPath(w, name, "usr/local/sbin", "usr/local/bin") // the administrator's own
+						s.scanInPath(w, name, "usr/local/sbin", "usr/local/bin") // the administrator's own
 					}
 				}
 			}
 		}
 	}
-	for i := first; how == isRead && i < len(s.found); i++ {
+	for i := first; how == execNone && i < len(s.found); i++ {
 		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
 	}
 }
 
-// inFolder names the files of the kernel's settings in full that a line writes to by their names in a folder, which is
-// dir until the line goes elsewhere.
-func inFolder(l, dir string) string {
+// expandProcPaths names the files of the kernel's settings in full that a line writes to by their names in a folder,
+// which is dir until the line goes elsewhere.
+func expandProcPaths(l, dir string) string {
 	for from := 0; ; {
 		m := procFolder.FindStringSubmatchIndex(l[from:])
 		if m == nil {
@@ -225,22 +226,22 @@ var (
 	deviceVariable = regexp.MustCompile(`\$\{?IFACE\b\}?|%[iI]\b`)
 	// Keys of a unit by which its commands run in another network namespace (systemd.exec(5)).
 	namespaceKey = regexp.MustCompile(`(?m)^\s*(NetworkNamespacePath|PrivateNetwork)[ \t]*=[ \t]*(.*?)[ \t\r]*$`)
-	isOn         = regexp.MustCompile(`^(?:/.*|(?i:yes|y|true|t|on|1))$`)
-	forgets      = regexp.MustCompile(`^(Exec\w+)\s*=$`)
+	trueValue    = regexp.MustCompile(`^(?:/.*|(?i:yes|y|true|t|on|1))$`)
+	resetLine    = regexp.MustCompile(`^(Exec\w+)\s*=$`)
 	// What cloud-init runs only once, or once for an instance.
-	perInstance = regexp.MustCompile(`\bcloud-init-per["',\s]+(?:once|instance)\b`)
-	yamlKey     = regexp.MustCompile(`^["']?(\w+)["']?\s*:`)
+	perInstanceCommand = regexp.MustCompile(`\bcloud-init-per["',\s]+(?:once|instance)\b`)
+	yamlKey            = regexp.MustCompile(`^["']?(\w+)["']?\s*:`)
 )
 
-// inUnit looks at a unit as a whole, of which a file is a part: whether its commands run in another network namespace,
-// or not at all, as another drop-in of that name takes its place, and by its key up to which line of the file values
-// are forgotten, by an empty one that comes later (systemd.unit(5)). Whole are the texts of all its parts.
-func (s *scanner) inUnit(file string, text []byte) (skips bool, forgotten map[string]int, whole []byte) {
+// unitContext looks at a unit as a whole, of which a file is a part: whether its commands run in another network
+// namespace, or not at all, as another drop-in of that name takes its place, and by its key up to which line of the
+// file values are forgotten, by an empty one that comes later (systemd.unit(5)). Whole are the texts of all its parts.
+func (s *scanner) unitContext(file string, text []byte) (skips bool, forgotten map[string]int, whole []byte) {
 	unit, dropIn := path.Base(file), !strings.HasSuffix(file, ".service")
 	if dropIn {
 		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
 	}
-	template := instance.ReplaceAllString(unit, "@.service")
+	template := instanceUnit.ReplaceAllString(unit, "@.service")
 	if unit == template && s.device != "" {
 		unit = strings.Replace(template, "@.", "@"+s.device+".", 1)
 	}
@@ -251,7 +252,7 @@ func (s *scanner) inUnit(file string, text []byte) (skips bool, forgotten map[st
 			dirs = append(dirs, path.Join(dir, name+".d"))
 		}
 	}
-	all := s.inDirs(dirs, ".conf")
+	all := s.indexDirs(dirs, ".conf")
 	var texts [][]byte
 	here := 0 // the file's place among them; -1: another masks it
 	if dropIn {
@@ -281,14 +282,14 @@ func (s *scanner) inUnit(file string, text []byte) (skips bool, forgotten map[st
 			last[string(m[1])] = string(m[2])
 		}
 		for number, l := range logicalLines(text) {
-			if m := forgets.FindStringSubmatch(l); m != nil && i > here {
+			if m := resetLine.FindStringSubmatch(l); m != nil && i > here {
 				forgotten[m[1]] = math.MaxInt
 			} else if m != nil && i == here {
 				forgotten[m[1]] = number
 			}
 		}
 	}
-	skips = isOn.MatchString(last["NetworkNamespacePath"]) || isOn.MatchString(last["PrivateNetwork"])
+	skips = trueValue.MatchString(last["NetworkNamespacePath"]) || trueValue.MatchString(last["PrivateNetwork"])
 	return skips, forgotten, bytes.Join(texts, []byte("\n"))
 }
 
@@ -308,12 +309,12 @@ func bootCommands(text []byte) (kept []byte) {
 	return kept
 }
 
-// listed are the words of a command that is a list of YAML's in lines of their own.
-var listed = regexp.MustCompile(`(?m)^( *)- - .*\n(?: *- .*\n?)*`)
+// yamlList are the words of a command that is a list of YAML's in lines of their own.
+var yamlList = regexp.MustCompile(`(?m)^( *)- - .*\n(?: *- .*\n?)*`)
 
-// oneLine continues the lines of such lists, so that each is one.
-func oneLine(text []byte) []byte {
-	return listed.ReplaceAllFunc(text, func(list []byte) []byte {
+// joinYAMLLists continues the lines of such lists, so that each is one.
+func joinYAMLLists(text []byte) []byte {
+	return yamlList.ReplaceAllFunc(text, func(list []byte) []byte {
 		var all []string
 		depth := 0 // of the list's words
 		for l := range strings.Lines(string(list)) {
@@ -335,24 +336,24 @@ func oneLine(text []byte) []byte {
 	})
 }
 
-// match notes what a file says of its devices: nm-settings-keyfile(5).
-func (w *Writer) match(key, value string) {
+// noteMatch notes what a file says of its devices: nm-settings-keyfile(5).
+func (w *Writer) noteMatch(key, value string) {
 	switch key {
 	case "interface-name":
 		w.Dev = strings.Join(strings.Fields(strings.NewReplacer(";", " ", ",", " ").Replace(value)), " ")
 	case "mac-address":
-		w.MAC = strings.Join(macs(value), " ")
+		w.MAC = strings.Join(macList(value), " ")
 	}
 }
 
-// running is what of a line is run. Where a text goes on behind the line, a quote or a word ends it.
-func (s *scanner) running(whole, l string, file []byte) (commands string, quote byte, word string) {
-	commands, quote = running(l)
+// executed is what of a line is run. Where a text goes on behind the line, a quote or a word ends it.
+func (s *scanner) executed(whole, l string, file []byte) (commands string, quote byte, word string) {
+	commands, quote = executedCommands(l)
 	if quote != 0 && bytes.Count(file, []byte{quote})%2 != 0 {
 		quote = 0 // an apostrophe
 	}
 	m := hereDoc.FindStringSubmatch(whole)
-	if m == nil || hereRun.MatchString(commands) || tcCommand.MatchString(commands) {
+	if m == nil || hereDocRunner.MatchString(commands) || tcCommand.MatchString(commands) {
 		return commands, quote, ""
 	}
 	for _, other := range logicalLines(file) {
@@ -365,8 +366,8 @@ func (s *scanner) running(whole, l string, file []byte) (commands string, quote 
 
 const longestText = 120 // characters of a line that are shown
 
-// shortened is a line's text, or its beginning.
-func shortened(l string) string {
+// truncate cuts a line's text off where it is too long to show.
+func truncate(l string) string {
 	if runes := []rune(l); len(runes) > longestText {
 		return string(runes[:longestText]) + "…"
 	}
@@ -404,9 +405,9 @@ func logicalLines(text []byte) func(yield func(int, string) bool) {
 	}
 }
 
-// commands finds what the commands of a line set. Where the lines that follow are tc's, it returns the one that ends
-// them.
-func (s *scanner) commands(w Writer, l string) (heredoc string) {
+// scanCommands finds what the commands of a line set. Where the lines that follow are tc's, it returns the one that
+// ends them.
+func (s *scanner) scanCommands(w Writer, l string) (heredoc string) {
 	for tail := l; ; {
 		match := tcCommand.FindStringSubmatchIndex(tail)
 		if match == nil {
@@ -425,36 +426,36 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		if n := udevMAC.FindStringSubmatch(l); w.By == "udev" && n != nil {
 			x.MAC = strings.ToLower(n[1])
 		}
-		words, file, ok := tcOptions(tcWords(substituted.ReplaceAllString(args, "${…}")))
-		pipe := tcTold.FindStringSubmatch(before)
+		words, file, ok := tcOptions(tcWords(substitution.ReplaceAllString(args, "${…}")))
+		pipe := tcPipe.FindStringSubmatch(before)
 		switch {
 		case ok && pipe != nil && (file == "-" || len(words) == 0 && file == ""):
 			for command := range strings.SplitSeq(pipe[1]+pipe[2], `\n`) {
-				s.queue(x, tcWords(command))
+				s.noteQueue(x, tcWords(command))
 			}
 		case !ok:
 		case file == "":
-			s.queue(x, words)
+			s.noteQueue(x, words)
 		default:
-			if file, heredoc = redirected(file, words); heredoc == "" && w.Idle == "" {
-				s.batch(x, file)
+			if file, heredoc = batchInput(file, words); heredoc == "" && w.Idle == "" {
+				s.scanBatch(x, file)
 			}
 		}
 	}
 	for _, key := range sysctlKey.FindAllStringIndex(l, -1) {
-		if value, ok := assignedTo(l, key[0], key[1]); ok {
-			s.assign(w, l[key[0]:key[1]], value)
+		if value, ok := assignedValue(l, key[0], key[1]); ok {
+			s.noteSysctl(w, l[key[0]:key[1]], value)
 		}
 	}
 	for _, m := range procWrite.FindAllStringSubmatch(l, -1) {
-		s.assign(w, m[2], strings.TrimSuffix(m[1], `\n`))
+		s.noteSysctl(w, m[2], strings.TrimSuffix(m[1], `\n`))
 	}
-	for _, m := range procGiven.FindAllStringSubmatch(l, -1) {
-		s.assign(w, m[1], m[2])
+	for _, m := range procHereString.FindAllStringSubmatch(l, -1) {
+		s.noteSysctl(w, m[1], m[2])
 	}
 	if m := systemdSysctl.FindStringSubmatch(l); m != nil && w.Idle == "" && !strings.Contains(l, "--cat-config") {
 		for _, word := range tcWords(m[1]) {
-			s.load(w, word)
+			s.noteSysctlFile(w, word)
 		}
 	}
 	for tail := l; w.Idle == ""; {
@@ -464,9 +465,9 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 		}
 		tail = m[1]
 		words := tcWords(tail)
-		files := loadedFiles(words)
+		files := sysctlFiles(words)
 		for _, name := range files {
-			s.load(w, name)
+			s.noteSysctlFile(w, name)
 		}
 		text := strings.Join(words, " ")
 		if len(files) == 0 && strings.Contains(text, "$") && !sysctlKey.MatchString(text) &&
@@ -478,20 +479,20 @@ func (s *scanner) commands(w Writer, l string) (heredoc string) {
 	return heredoc
 }
 
-// assign notes what sets a setting that plans use.
-func (s *scanner) assign(w Writer, key, value string) {
+// noteSysctl notes what sets a setting that plans use.
+func (s *scanner) noteSysctl(w Writer, key, value string) {
 	if name := strings.ReplaceAll(key, "/", "."); slices.Contains(sysctls, name) {
-		w.Sysctl, w.Value = name, joined(value)
+		w.Sysctl, w.Value = name, joinFields(value)
 		s.found = append(s.found, w)
 	}
 }
 
-// loadedFiles are the files that the arguments of sysctl(8) have it read.
-func loadedFiles(args []string) (files []string) {
+// sysctlFiles are the files that the arguments of sysctl(8) have it read.
+func sysctlFiles(args []string) (files []string) {
 	reads := false
 	for _, word := range args {
 		file, named := strings.CutPrefix(word, "--load=")
-		if m := sysctlReads.FindStringSubmatch(word); m != nil {
+		if m := sysctlLoadOption.FindStringSubmatch(word); m != nil {
 			file, named, reads = m[1], m[1] != "", true
 		}
 		switch {
@@ -512,8 +513,8 @@ func loadedFiles(args []string) (files []string) {
 	return files
 }
 
-// load notes a file of settings that a line has sysctl(8) read.
-func (s *scanner) load(w Writer, file string) {
+// noteSysctlFile notes a file of settings that a line has sysctl(8) read.
+func (s *scanner) noteSysctlFile(w Writer, file string) {
 	name := strings.TrimPrefix(path.Clean(file), "/")
 	ofLoader := slices.Contains(sysctlDirs(), path.Dir(name)) && strings.HasSuffix(name, ".conf")
 	if !path.IsAbs(file) {
@@ -522,7 +523,7 @@ func (s *scanner) load(w Writer, file string) {
 	boot, known := s.loaded[name]
 	s.loaded[name] = boot || s.boot
 	if !known && name != sysctlConf && !ofLoader { // which are among the settings
-		s.found = append(s.found, s.assigned(w.By, name, "")...)
+		s.found = append(s.found, s.assignments(w.By, name, "")...)
 	}
 }
 
@@ -538,13 +539,13 @@ func udevDevices(name string) string {
 	return name
 }
 
-// queue notes what the arguments of tc set.
-func (s *scanner) queue(w Writer, words []string) {
+// noteQueue notes what the arguments of tc set.
+func (s *scanner) noteQueue(w Writer, words []string) {
 	q, ok := parseTC(words)
 	if !ok {
 		return
 	}
-	if w.By == "udev" && w.Dev != "" && udevFills.MatchString(q.Dev) {
+	if w.By == "udev" && w.Dev != "" && udevDeviceVariable.MatchString(q.Dev) {
 		q.Dev = w.Dev
 	}
 	if w.By == "wg-quick" { // wg-quick(8)
@@ -554,22 +555,22 @@ func (s *scanner) queue(w Writer, words []string) {
 	s.found = append(s.found, w)
 }
 
-// batch reads a file of tc's commands.
-func (s *scanner) batch(w Writer, file string) {
+// scanBatch reads a file of tc's commands.
+func (s *scanner) scanBatch(w Writer, file string) {
 	name := strings.TrimPrefix(path.Clean(file), "/")
-	if !path.IsAbs(file) || !fs.ValidPath(name) || s.called[name] {
+	if !path.IsAbs(file) || !fs.ValidPath(name) || s.visited[name] {
 		return
 	}
-	s.called[name] = true
+	s.visited[name] = true
 	for number, l := range logicalLines(s.read(name)) {
-		w.File, w.Line, w.Text = "/"+name, number, shortened(l)
-		s.queue(w, tcWords(l))
+		w.File, w.Line, w.Text = "/"+name, number, truncate(l)
+		s.noteQueue(w, tcWords(l))
 	}
 }
 
-// redirected is the file of tc's commands where -batch names the standard input, or the word that ends them where they
+// batchInput is the file of tc's commands where -batch names the standard input, or the word that ends them where they
 // follow in the script.
-func redirected(file string, words []string) (from, heredoc string) {
+func batchInput(file string, words []string) (from, heredoc string) {
 	if file != "-" && file != "/dev/stdin" {
 		return file, ""
 	}
@@ -582,8 +583,8 @@ func redirected(file string, words []string) (from, heredoc string) {
 	return from, ""
 }
 
-// assignedTo is the value that a line gives to the key in l[from:to].
-func assignedTo(l string, from, to int) (value string, ok bool) {
+// assignedValue is the value that a line gives to the key in l[from:to].
+func assignedValue(l string, from, to int) (value string, ok bool) {
 	quote := ""
 	if from > 0 && strings.ContainsAny(l[from-1:from], `"'`) {
 		quote = l[from-1 : from]
@@ -632,17 +633,17 @@ func tcOptions(words []string) (rest []string, batch string, ok bool) {
 		option := strings.TrimLeft(words[0], "-")
 		words = words[1:]
 		switch {
-		case begins(option, "netns"):
+		case isAbbreviation(option, "netns"):
 			return nil, "", false
-		case begins(option, "batch") && len(words) > 0:
+		case isAbbreviation(option, "batch") && len(words) > 0:
 			batch, words = words[0], words[1:]
 		}
 	}
 	return words, batch, true
 }
 
-// begins reports whether tc takes a word for one of these: it is content with the beginning.
-func begins(word string, names ...string) bool {
+// isAbbreviation reports whether tc takes a word for one of these: it is content with the beginning.
+func isAbbreviation(word string, names ...string) bool {
 	return word != "" && slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, word) })
 }
 
@@ -655,7 +656,7 @@ func parseTC(words []string) (w Writer, ok bool) {
 		return word
 	}
 	word, verb := next(), next()
-	if !begins(word, "qdisc") || !begins(verb, "add", "replace", "change") {
+	if !isAbbreviation(word, "qdisc") || !isAbbreviation(verb, "add", "replace", "change") {
 		return Writer{}, false
 	}
 	w.Qdisc = SomeQueue
@@ -672,10 +673,10 @@ func parseTC(words []string) (w Writer, ok bool) {
 			next()
 		case word == "parent", word == "ingress", word == "clsact":
 			return Writer{}, false // what hangs below a root, or at the ingress, is no queue of its own
-		case begins(word, "estimator"):
+		case isAbbreviation(word, "estimator"):
 			next() // how often it measures
 			next() // and over which time
-		case begins(word, "stab"):
+		case isAbbreviation(word, "stab"):
 			for len(words) > 1 && slices.Contains([]string{"mtu", "mpu", "tsize", "overhead", "linklayer"}, words[0]) {
 				words = words[2:]
 			}
@@ -702,8 +703,8 @@ func rateIn(options []string) units.Rate {
 	return 0
 }
 
-// shaper notes a program that is known to set queues, whose own lines say less than its arguments.
-func (s *scanner) shaper(w Writer, l string) bool {
+// noteShaper notes a program that is known to set queues, whose own lines say less than its arguments.
+func (s *scanner) noteShaper(w Writer, l string) bool {
 	m := shaperProgram.FindStringSubmatch(l)
 	if m == nil {
 		return false
@@ -715,45 +716,45 @@ func (s *scanner) shaper(w Writer, l string) bool {
 	return true
 }
 
-// follow looks into the scripts that a line names, if the line has an effect. Relative names are those of dir, where
-// the lines before it have gone; it returns where this line goes.
-func (s *scanner) follow(w Writer, l, dir string) string {
+// scanScripts looks into the scripts that a line names, if the line has an effect. Relative names are those of dir,
+// where the lines before it have gone; it returns where this line goes.
+func (s *scanner) scanScripts(w Writer, l, dir string) string {
 	if w.Idle != "" {
 		return dir
 	}
-	for _, m := range interpreted.FindAllStringSubmatch(l, -1) {
-		s.call(w, m[1], "")
+	for _, m := range interpreterCall.FindAllStringSubmatch(l, -1) {
+		s.scanScript(w, m[1], "")
 	}
-	for _, m := range script.FindAllStringSubmatch(l, -1) {
-		s.call(w, m[1], "#!")
+	for _, m := range scriptPath.FindAllStringSubmatch(l, -1) {
+		s.scanScript(w, m[1], "#!")
 	}
-	for _, m := range relative.FindAllStringSubmatch(l, -1) {
+	for _, m := range relativePath.FindAllStringSubmatch(l, -1) {
 		if m[1] != "" {
 			dir = m[1]
 		} else if dir != "" {
-			s.call(w, path.Join(dir, m[2])[1:], "")
+			s.scanScript(w, path.Join(dir, m[2])[1:], "")
 		}
 	}
 	return dir
 }
 
 var (
-	cronTimes = regexp.MustCompile(`^(?:@\w+|(?:[\d*,/-]\S*\s+){2}(?:\S+\s+){2}\S+)\s+`)
-	wrapper   = regexp.MustCompile(`^(?:Exec(?:Start|StartPre|StartPost|Reload)\s*=\s*[-@:+!|]*|\w+=\S*\s+|` +
+	cronTimes      = regexp.MustCompile(`^(?:@\w+|(?:[\d*,/-]\S*\s+){2}(?:\S+\s+){2}\S+)\s+`)
+	commandWrapper = regexp.MustCompile(`^(?:Exec(?:Start|StartPre|StartPost|Reload)\s*=\s*[-@:+!|]*|\w+=\S*\s+|` +
 		`(?:/\S*/)?(?:env|nohup|exec|nice(?:\s+-n\s*-?\d+|\s+--?\d+)?|ionice(?:\s+-[cn]\s*\d)*|timeout\s+\d\S*)\s+)*`)
 	bareName = regexp.MustCompile(`^[\w.-]+$`)
 )
 
-// programs are the commands of a line that are named without a folder. One of cron's has times before it, and may have
-// a user.
-func programs(l string, cron bool) (names []string) {
+// programNames are the commands of a line that are named without a folder. One of cron's has times before it, and may
+// have a user.
+func programNames(l string, cron bool) (names []string) {
 	start := 0
 	if cron {
 		start = len(cronTimes.FindString(l))
 	}
-	for i, part := range parts(l[start:]) {
-		text := part.text[len(leading.FindString(part.text)):]
-		words := strings.Fields(text[len(wrapper.FindString(text)):])
+	for i, part := range splitPipelines(l[start:]) {
+		text := part.text[len(commandLead.FindString(part.text)):]
+		words := strings.Fields(text[len(commandWrapper.FindString(text)):])
 		for index, word := range words[:min(len(words), 2)] {
 			if bareName.MatchString(word) && (index == 0 || cron && i == 0) {
 				names = append(names, word)
@@ -763,29 +764,29 @@ func programs(l string, cron bool) (names []string) {
 	return names
 }
 
-// callInPath looks into a program that is named without its folder: in the first one that has it.
-func (s *scanner) callInPath(w Writer, name string, dirs ...string) {
+// scanInPath looks into a program that is named without its folder: in the first one that has it.
+func (s *scanner) scanInPath(w Writer, name string, dirs ...string) {
 	for _, dir := range dirs {
 		if _, there := s.resolve(path.Join(dir, name)); there {
-			s.call(w, path.Join(dir, name), "#!")
+			s.scanScript(w, path.Join(dir, name), "#!")
 			return
 		}
 	}
 }
 
-// call looks into a script that begins so.
-func (s *scanner) call(w Writer, name, magic string) {
+// scanScript scans a script that begins with magic.
+func (s *scanner) scanScript(w Writer, name, magic string) {
 	const maxFunctions = 64
 	name = path.Clean(name)
 	top, _, _ := strings.Cut(name, "/")
 	ofKernel := top == "proc" || top == "sys" || top == "dev"
 	key := strings.Join([]string{name, s.device, strconv.FormatBool(s.boot)}, " ")
-	if len(s.called) >= maxFunctions || s.called[key] || ofKernel || !fs.ValidPath(name) {
+	if len(s.visited) >= maxFunctions || s.visited[key] || ofKernel || !fs.ValidPath(name) {
 		return
 	}
 	if text := s.readScript(name, magic); text != nil {
-		s.called[key] = true
-		s.scan(w.By, name, text, isScript, "")
+		s.visited[key] = true
+		s.scan(w.By, name, text, execFile, "")
 	}
 }
 

@@ -22,7 +22,7 @@ type Contained struct {
 }
 
 // Where says where it is, as compilers do: "FILE:LINE".
-func (c Contained) Where() string { return where(c.File, c.Line) }
+func (c Contained) Where() string { return location(c.File, c.Line) }
 
 // contained are the sysctls of containers that plans set, too.
 func (t *tree) contained() []Contained {
@@ -50,7 +50,7 @@ func (t *tree) docker() (found []Contained) {
 		_ = json.Unmarshal(t.read(path.Join(dir, id, "config.v2.json")[1:]), &config)
 		for key, value := range host.Sysctls {
 			found = append(found, Contained{By: "docker", Name: strings.TrimPrefix(config.Name, "/"), File: file,
-				Sysctl: key, Value: joined(value)})
+				Sysctl: key, Value: joinFields(value)})
 		}
 	}
 	slices.SortFunc(found, func(a, b Contained) int { return strings.Compare(a.File+a.Sysctl, b.File+b.Sysctl) })
@@ -77,7 +77,7 @@ func (t *tree) podman() (found []Contained) {
 		found = nil
 		for _, assignment := range conf.Containers.Sysctls {
 			key, value, _ := strings.Cut(assignment, "=")
-			found = append(found, Contained{By: "podman", File: "/" + file, Sysctl: key, Value: joined(value)})
+			found = append(found, Contained{By: "podman", File: "/" + file, Sysctl: key, Value: joinFields(value)})
 		}
 	}
 	for _, name := range t.list(dir+"/systemd", ".container") {
@@ -108,7 +108,7 @@ func (t *tree) lxc() (found []Contained) {
 			key, ours := strings.CutPrefix(l, "lxc.sysctl.")
 			if at := strings.IndexAny(key, ":="); ours && at > 0 {
 				found = append(found, Contained{By: by, Name: name, File: "/" + file, Line: number,
-					Sysctl: strings.TrimSpace(key[:at]), Value: joined(key[at+1:])})
+					Sysctl: strings.TrimSpace(key[:at]), Value: joinFields(key[at+1:])})
 			}
 		}
 	}

@@ -55,24 +55,24 @@ var (
 // counts reads all of them, net from the folder that has the reader's network namespace.
 func (t *tree) counts(net string) Counts {
 	all := Counts{}
-	pick(all, counters(string(t.read(net+"/snmp"))), ipCounts)
-	pick(all, counters(string(t.read(net+"/netstat"))), netstatCounts)
+	addNamed(all, counters(string(t.read(net+"/snmp"))), ipCounts)
+	addNamed(all, counters(string(t.read(net+"/netstat"))), netstatCounts)
 	for name, n := range counters6(string(t.read(net + "/snmp6"))) {
 		if sum, ok := ip6Counts[name]; ok {
 			all[sum] += n
 		}
 	}
-	softnet(all, string(t.read(net+"/softnet_stat")))
-	stolen(all, string(t.read("proc/stat")))
+	addSoftnet(all, string(t.read(net+"/softnet_stat")))
+	addCPUTimes(all, string(t.read("proc/stat")))
 	if text := t.read(net + "/stat/nf_conntrack"); text != nil {
-		all["conntrack.drop"] = column(string(text), "drop")
+		all["conntrack.drop"] = sumColumn(string(text), "drop")
 	}
-	t.devices(all)
-	t.throttled(all, "sys/fs/cgroup", "")
+	t.addDevices(all)
+	t.addThrottled(all, "sys/fs/cgroup", "")
 	return all
 }
 
-func pick(all Counts, from map[string]uint64, names []string) {
+func addNamed(all Counts, from map[string]uint64, names []string) {
 	for _, name := range names {
 		if n, ok := from[name]; ok {
 			all[name] = n
@@ -80,9 +80,9 @@ func pick(all Counts, from map[string]uint64, names []string) {
 	}
 }
 
-// softnet adds up the lines of /proc/net/softnet_stat, one a CPU: hexadecimal, the first two are what was processed and
-// what was dropped as the backlog was full (net/core/net-procfs.c).
-func softnet(all Counts, text string) {
+// addSoftnet adds up the lines of /proc/net/softnet_stat, one a CPU: hexadecimal, the first two are what was processed
+// and what was dropped as the backlog was full (net/core/net-procfs.c).
+func addSoftnet(all Counts, text string) {
 	for l := range strings.Lines(text) {
 		for i, name := range []string{"softnet.processed", "softnet.dropped"} {
 			if fields := strings.Fields(l); len(fields) > i {
@@ -96,9 +96,9 @@ func softnet(all Counts, text string) {
 // MostCPUs is how many CPUs are looked at.
 const MostCPUs = 512
 
-// stolen reads the line "cpu": user nice system idle iowait irq softirq steal, in ticks; and of those of each CPU what
-// softirqs took.
-func stolen(all Counts, text string) {
+// addCPUTimes reads the line "cpu": user nice system idle iowait irq softirq steal, in ticks; and of those of each CPU
+// what softirqs took.
+func addCPUTimes(all Counts, text string) {
 	const softirq, steal = 6, 7
 	for l := range strings.Lines(text) {
 		fields := strings.Fields(l)
@@ -124,8 +124,8 @@ func stolen(all Counts, text string) {
 	}
 }
 
-// column adds up a column of a table with a line of names above hexadecimal numbers.
-func column(text, name string) (sum uint64) {
+// sumColumn adds up a column of a table with a line of names above hexadecimal numbers.
+func sumColumn(text, name string) (sum uint64) {
 	at := -1
 	for l := range strings.Lines(text) {
 		fields := strings.Fields(l)
@@ -146,14 +146,14 @@ func column(text, name string) (sum uint64) {
 	return sum
 }
 
-// number reads a file that has nothing but a number; false if there is none.
-func (t *tree) number(name string) (uint64, bool) {
+// readNumber reads a file that has nothing but a number; false if there is none.
+func (t *tree) readNumber(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(string(t.read(name))), 10, 64)
 	return n, err == nil
 }
 
-// devices reads the counters of devices that have hardware, or a driver that stands for it.
-func (t *tree) devices(all Counts) {
+// addDevices reads the counters of devices that have hardware, or a driver that stands for it.
+func (t *tree) addDevices(all Counts) {
 	const most = 16
 	entries, _ := fs.ReadDir(t.root, "sys/class/net")
 	read := 0
@@ -172,8 +172,9 @@ func (t *tree) devices(all Counts) {
 	}
 }
 
-// throttled reads the control groups that have a limit of CPU time: of a container its own, and of slices and services.
-func (t *tree) throttled(all Counts, dir, group string) {
+// addThrottled reads the control groups that have a limit of CPU time: of a container its own, and of slices and
+// services.
+func (t *tree) addThrottled(all Counts, dir, group string) {
 	const deepest = 1 // slashes in the name of a group: "system.slice/nginx.service"
 	if quota, _, _ := strings.Cut(string(t.read(dir+"/cpu.max")), " "); quota != "" && quota != "max" {
 		for l := range strings.Lines(string(t.read(dir + "/cpu.stat"))) {
@@ -190,7 +191,7 @@ func (t *tree) throttled(all Counts, dir, group string) {
 	entries, _ := fs.ReadDir(t.root, dir)
 	for _, e := range entries {
 		if e.IsDir() && path.Ext(e.Name()) != ".mount" {
-			t.throttled(all, dir+"/"+e.Name(), path.Join(group, e.Name()))
+			t.addThrottled(all, dir+"/"+e.Name(), path.Join(group, e.Name()))
 		}
 	}
 }
@@ -203,7 +204,7 @@ type Conntrack struct {
 
 func (t *tree) conntrack() (c Conntrack) {
 	const dir = "proc/sys/net/netfilter/"
-	c.Count, _ = t.number(dir + "nf_conntrack_count")
-	c.Max, _ = t.number(dir + "nf_conntrack_max")
+	c.Count, _ = t.readNumber(dir + "nf_conntrack_count")
+	c.Max, _ = t.readNumber(dir + "nf_conntrack_max")
 	return c
 }

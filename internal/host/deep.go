@@ -316,8 +316,8 @@ func (t *tree) namespaces(own string, p processes) []Namespace {
 		if os.Geteuid() == 0 { // within a container, or a sandbox
 			needs = "CAP_SYS_PTRACE, which root does not have here"
 		}
-		t.unknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: needs %s", p.hidden,
-			needs))
+		t.noteUnknown("other network namespaces", fmt.Sprintf("of other people's processes, %d here: needs %s",
+			p.hidden, needs))
 	}
 	var list []Namespace
 	for id, n := range p.namespaces {
@@ -336,11 +336,11 @@ type tree struct {
 	deep *Deep
 }
 
-func (t *tree) unknown(what, why string) {
+func (t *tree) noteUnknown(what, why string) {
 	t.deep.Unknown = append(t.deep.Unknown, Unread{What: what, Why: why})
 }
 
-func (t *tree) unread(name, why string) {
+func (t *tree) noteUnread(name, why string) {
 	u := Unread{What: "/" + name, Why: why, File: "/" + name}
 	if !slices.Contains(t.deep.Unknown, u) { // some files are read more than once
 		t.deep.Unknown = append(t.deep.Unknown, u)
@@ -383,7 +383,7 @@ func (t *tree) read(name string) []byte {
 	file, err := t.root.Open(name)
 	if err != nil {
 		if os.IsPermission(err) {
-			t.unread(name, "needs root")
+			t.noteUnread(name, "needs root")
 		}
 		return nil
 	}
@@ -391,11 +391,11 @@ func (t *tree) read(name string) []byte {
 	most := min(longest, t.left)
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
-		t.unread(name, "cannot be read")
+		t.noteUnread(name, "cannot be read")
 		return nil
 	}
 	if int64(len(text)) > most {
-		t.unread(name, fmt.Sprintf("read no further than %d bytes", most))
+		t.noteUnread(name, fmt.Sprintf("read no further than %d bytes", most))
 		text = text[:most]
 	}
 	t.left -= int64(len(text))
@@ -433,7 +433,7 @@ func (t *tree) list(dir, suffix string) []string {
 	const most = 4096
 	entries, err := fs.ReadDir(t.root, dir)
 	if os.IsPermission(err) {
-		t.unread(dir, "needs root")
+		t.noteUnread(dir, "needs root")
 	}
 	var names []string
 	for _, e := range entries {
@@ -442,7 +442,7 @@ func (t *tree) list(dir, suffix string) []string {
 		}
 	}
 	if len(names) > most {
-		t.unread(dir, fmt.Sprintf("%d files, of which %d were read", len(names), most))
+		t.noteUnread(dir, fmt.Sprintf("%d files, of which %d were read", len(names), most))
 		names = names[:most]
 	}
 	return names

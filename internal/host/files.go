@@ -45,8 +45,8 @@ func StarterOf(init string) (s Starter, known bool) {
 	return Starter{}, false
 }
 
-// Kept are all the paths that a plan may write to keep a goal.
-func Kept() []string {
+// KeptFiles are all the paths that a plan may write to keep a goal.
+func KeptFiles() []string {
 	names := []string{GoalFile, SysctlFile, UdevFile}
 	for _, init := range []string{Systemd, OpenRC} {
 		s, _ := StarterOf(init)
@@ -55,8 +55,8 @@ func Kept() []string {
 	return names
 }
 
-// Keeps reports whether a path is one that a plan may write.
-func Keeps(name string) bool { return slices.Contains(Kept(), name) }
+// IsKeptFile reports whether a path is one that a plan may write.
+func IsKeptFile(name string) bool { return slices.Contains(KeptFiles(), name) }
 
 // FirstLine begins each file of Weir's, by which it is known.
 const FirstLine = "# Written by weir, which keeps the goal in /etc/weir.toml over reboots.\n"
@@ -173,9 +173,9 @@ func rootOnly(mode fs.FileMode, uid, gid uint32) bool {
 	return uid == root && group && mode&0o002 == 0
 }
 
-// started is the program that a unit or a script of Weir's starts; "" if it is none.
-func started(text string) string {
-	if !marked(text) {
+// startedProgram is the program that a unit or a script of Weir's starts; "" if it is none.
+func startedProgram(text string) string {
+	if !isMarked(text) {
 		return ""
 	}
 	for l := range strings.Lines(text) {
@@ -192,10 +192,10 @@ const GoalLine = "# The goal of weir. To change it edit it and run:  weir up\n"
 // IsOurs reports whether a file is one of Weir's by what it says of itself.
 func IsOurs(f File) bool {
 	_, goals := strings.CutPrefix(f.Text, GoalLine)
-	return f.Kind == Regular && (marked(f.Text) || goals)
+	return f.Kind == Regular && (isMarked(f.Text) || goals)
 }
 
-// marked reports whether a unit's, a script's or another file's text begins with the line that Weir writes there.
-func marked(text string) bool {
+// isMarked reports whether a unit's, a script's or another file's text begins with the line that Weir writes there.
+func isMarked(text string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(text, ScriptLine), FirstLine)
 }

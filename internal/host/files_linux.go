@@ -65,14 +65,14 @@ func (f *Facts) readKept() {
 	f.Deep, _ = readOwners(os.DirFS("/"))
 	f.Files = map[string]File{}
 	f.Modified = map[string]time.Time{}
-	for _, name := range append(Kept(), PackageUnit) {
+	for _, name := range append(KeptFiles(), PackageUnit) {
 		f.Files[name] = ReadFile(name)
 		if info, err := os.Lstat(name); err == nil {
 			f.Modified[name] = info.ModTime()
 		}
 	}
 	if starter, known := StarterOf(f.Init); known {
-		if path := started(f.Files[starter.File].Text); path != "" && unix.Access(path, unix.X_OK) == nil {
+		if path := startedProgram(f.Files[starter.File].Text); path != "" && unix.Access(path, unix.X_OK) == nil {
 			f.UnitProgram = path
 		}
 	}

@@ -66,7 +66,7 @@ func TestKeeps(t *testing.T) {
 		"/etc/init.d/weir": true, "/etc/runlevels/default/weir-follow": true, "/etc/init.d/ssh": false,
 		"/etc/passwd": false, "": false, PackageUnit: false, "/etc/../etc/weir.toml": false, "/etc/weir.toml/": false,
 	} {
-		if Keeps(name) != want {
+		if IsKeptFile(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestInit(t *testing.T) {
 		"ExecStart=/usr/bin/weir up --boot\n":                                         "", // not Weir's
 		FirstLine:                                                                     "",
 	} {
-		if got := started(text); got != want {
+		if got := startedProgram(text); got != want {
 			t.Errorf("%q starts %q, want %q", text, got, want)
 		}
 	}

@@ -28,15 +28,15 @@ type block struct {
 }
 
 var (
-	opener = regexp.MustCompile(`^(?:(?:then|do|else)\b\s*|[{(]\s*)*`)
-	equal  = regexp.MustCompile(`^(?:(?:el)?if\s+)?(?:\[\[?|test)\s+["']?\$\{?(\w+)\}?["']?\s+(==?|!=)\s+` +
+	blockOpener = regexp.MustCompile(`^(?:(?:then|do|else)\b\s*|[{(]\s*)*`)
+	equality    = regexp.MustCompile(`^(?:(?:el)?if\s+)?(?:\[\[?|test)\s+["']?\$\{?(\w+)\}?["']?\s+(==?|!=)\s+` +
 		`["']?([\w.-]+)["']?(?:\s*\]\]?)?$`)
-	caseOf     = regexp.MustCompile(`^case\s+(?:["']?\$\{?(\w+)\}?["']?|.*?)\s+in\b\s*`)
-	functionOf = regexp.MustCompile(`^(?:function\s+[\w-]+\s*(?:\(\s*\))?|[\w-]+\s*\(\s*\))\s*\{\s*`)
-	oneLabel   = regexp.MustCompile(`^["']?([\w.-]+\*?)["']?$`)
-	endOf      = regexp.MustCompile(`^(?:fi\b|esac\b|\})`)
-	beginning  = regexp.MustCompile(`^(?:el)?if\s`)
-	anyName    = regexp.MustCompile(`\$(?:\w\b|[A-Za-z_]\w*\b|\{\w+\})`)
+	caseHead     = regexp.MustCompile(`^case\s+(?:["']?\$\{?(\w+)\}?["']?|.*?)\s+in\b\s*`)
+	functionHead = regexp.MustCompile(`^(?:function\s+[\w-]+\s*(?:\(\s*\))?|[\w-]+\s*\(\s*\))\s*\{\s*`)
+	singleLabel  = regexp.MustCompile(`^["']?([\w.-]+\*?)["']?$`)
+	blockCloser  = regexp.MustCompile(`^(?:fi\b|esac\b|\})`)
+	ifHead       = regexp.MustCompile(`^(?:el)?if\s`)
+	variableName = regexp.MustCompile(`\$(?:\w\b|[A-Za-z_]\w*\b|\{\w+\})`)
 )
 
 // top is the innermost block.
@@ -71,7 +71,7 @@ func (g *guards) forget(text string) {
 	if m := assignment.FindStringSubmatch(text); m != nil {
 		names = append(names, m[1])
 	}
-	for _, m := range giver.FindAllStringSubmatch(text, -1) {
+	for _, m := range otherAssignment.FindAllStringSubmatch(text, -1) {
 		names = append(names, strings.Fields(strings.Join(m[1:], " "))...)
 	}
 	for _, b := range g.blocks {
@@ -86,9 +86,9 @@ func (g *guards) forget(text string) {
 	}
 }
 
-// fill puts in a line what variables can only be in the place of their names.
-func (g *guards) fill(l string) string {
-	all := parts(l)
+// expand puts in a line what variables can only be in the place of their names.
+func (g *guards) expand(l string) string {
+	all := splitPipelines(l)
 	chain := map[string]string{} // what && has made sure of
 	changed := false
 	g.top()
@@ -100,8 +100,8 @@ func (g *guards) fill(l string) string {
 		if before != "&&" {
 			clear(chain)
 		}
-		command := g.enter(p.text, chain)
-		filled := anyName.ReplaceAllStringFunc(command, func(written string) string {
+		command := g.enterBlock(p.text, chain)
+		filled := variableName.ReplaceAllStringFunc(command, func(written string) string {
 			name := strings.Trim(written, "${}")
 			if value, known := chain[name]; known {
 				return value
@@ -119,21 +119,21 @@ func (g *guards) fill(l string) string {
 		if strings.HasPrefix(command, "elif") {
 			test = g.top()
 			test.values, test.excluded = map[string]string{}, ""
-		} else if beginning.MatchString(command) {
+		} else if ifHead.MatchString(command) {
 			test = g.push("fi")
 		}
 		if test != nil {
 			g.inTest, g.alternative = true, false
 		}
 		g.alternative = g.alternative || g.inTest && p.after == "||"
-		m := equal.FindStringSubmatch(command)
+		m := equality.FindStringSubmatch(command)
 		switch {
 		case g.inTest && g.alternative:
 			g.top().values, g.top().excluded = map[string]string{}, ""
-		case m == nil && exits.MatchString(command):
+		case m == nil && exitCommand.MatchString(command):
 			g.top().exits = before != "&&" && before != "||"
 			if paired := i > 0 && (i == 1 || all[i-2].after != "&&" && all[i-2].after != "||"); paired && !g.inTest {
-				if m := equal.FindStringSubmatch(all[i-1].text); m != nil && (m[2] == "!=") == (before == "&&") &&
+				if m := equality.FindStringSubmatch(all[i-1].text); m != nil && (m[2] == "!=") == (before == "&&") &&
 					(before == "&&" || before == "||") {
 					g.top().values[m[1]] = m[3]
 				}
@@ -146,7 +146,7 @@ func (g *guards) fill(l string) string {
 		case !g.inTest && m[2] != "!=" && p.after == "&&" && before != "||":
 			chain[m[1]] = m[3]
 		}
-		if end := endOf.FindString(command); end != "" {
+		if end := blockCloser.FindString(command); end != "" {
 			g.pop(end)
 		}
 		if p.after == ";;" && g.top().end == "esac" {
@@ -163,10 +163,10 @@ func (g *guards) fill(l string) string {
 	return strings.TrimSpace(text.String())
 }
 
-// enter leaves behind the words with which a part of a line begins, and notes where they lead.
-func (g *guards) enter(text string, chain map[string]string) (command string) {
+// enterBlock leaves behind the words with which a part of a line begins, and notes where they lead.
+func (g *guards) enterBlock(text string, chain map[string]string) (command string) {
 	for command = text; ; {
-		words := opener.FindString(command)
+		words := blockOpener.FindString(command)
 		if g.top().label {
 			words = ""
 		}
@@ -185,18 +185,18 @@ func (g *guards) enter(text string, chain map[string]string) (command string) {
 		}
 		if m := caseLabel.FindStringSubmatch(command); m != nil && g.top().label {
 			g.top().label = false
-			if name := oneLabel.FindStringSubmatch(m[1]); name != nil && g.top().subject != "" {
+			if name := singleLabel.FindStringSubmatch(m[1]); name != nil && g.top().subject != "" {
 				g.top().values[g.top().subject] = name[1]
 			}
 			command = m[2]
 			continue
 		}
-		if name := functionOf.FindString(command); name != "" {
+		if name := functionHead.FindString(command); name != "" {
 			g.push("}").function = true
 			command = command[len(name):]
 			continue
 		}
-		m := caseOf.FindStringSubmatch(command)
+		m := caseHead.FindStringSubmatch(command)
 		if m == nil {
 			return command
 		}

@@ -38,14 +38,14 @@ func (t *tree) ignored() (found []Writer) {
 				continue
 			}
 			if w := t.ignoredLine(l); w.Idle != "" {
-				w.By, w.File, w.Line, w.Text = SysctlLine, "/"+file, number, shortened(l)
+				w.By, w.File, w.Line, w.Text = SysctlLine, "/"+file, number, truncate(l)
 				found = append(found, w)
 			}
 		}
 	}
 	for _, name := range t.list("etc/sysctl.conf.d", "") {
-		if !putAside.MatchString(name) {
-			found = append(found, t.assigned(SysctlDir, path.Join("etc/sysctl.conf.d", name), UnreadFolder)...)
+		if !asideName.MatchString(name) {
+			found = append(found, t.assignments(SysctlDir, path.Join("etc/sysctl.conf.d", name), UnreadFolder)...)
 		}
 	}
 	return found
@@ -67,13 +67,13 @@ func (t *tree) ignoredLine(l string) (w Writer) {
 	switch span := sysctlKey.FindStringIndex(bare); {
 	case sysctlCommand.MatchString(key) && span != nil:
 		w.Sysctl = bare[span[0]:span[1]]
-		w.Value, _ = assignedTo(bare, span[0], span[1])
+		w.Value, _ = assignedValue(bare, span[0], span[1])
 		w.Idle = "it is a command, and of such a file only KEY = VALUE is read"
 	case !assigned && len(words) > 1 && bare[0] != '-':
 		w.Sysctl, w.Value = words[0], strings.Join(words[1:], " ")
 		w.Idle = "there is no = between the key and the value"
 	case assigned && len(words) == 1:
-		w.Sysctl, w.Value = words[0], joined(value)
+		w.Sysctl, w.Value = words[0], joinFields(value)
 		if marked {
 			w.Idle = "an invisible byte-order mark is before the key"
 		}

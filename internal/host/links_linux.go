@@ -50,11 +50,11 @@ func readLinks(f *Facts) error {
 		return err
 	}
 	defer tool.close()
-	names := namesOf(links)
+	names := linkNames(links)
 	for _, link := range links {
 		l := readLink(link, trees[link.Attrs().Index], addrs, tool, names)
 		if l.Parent == "" && l.Tunnel() != "" && link.Attrs().NetNsID < 0 {
-			l.Parent = wayTo(h, link, names)
+			l.Parent = tunnelDevice(h, link, names)
 		}
 		f.Links = append(f.Links, l)
 	}
@@ -72,8 +72,8 @@ func readLinks(f *Facts) error {
 	return nil
 }
 
-// namesOf are the links' names, by their index.
-func namesOf(links []netlink.Link) map[int]string {
+// linkNames are the links' names, by their index.
+func linkNames(links []netlink.Link) map[int]string {
 	names := map[int]string{}
 	for _, link := range links {
 		names[link.Attrs().Index] = link.Attrs().Name
@@ -81,9 +81,9 @@ func namesOf(links []netlink.Link) map[int]string {
 	return names
 }
 
-// wayTo is the device by which the kernel sends a tunnel's packets; "" where it is bound to none, and has no single
-// other end, or no route.
-func wayTo(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
+// tunnelDevice is the device by which the kernel sends a tunnel's packets; "" where it is bound to none, and has no
+// single other end, or no route.
+func tunnelDevice(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
 	if vxlan, ok := tunnel.(*netlink.Vxlan); ok && vxlan.VtepDevIndex != 0 {
 		return names[vxlan.VtepDevIndex]
 	}
@@ -121,8 +121,8 @@ func remoteOf(tunnel netlink.Link) net.IP {
 	return nil
 }
 
-// place is which device a link is, and what it is made on.
-func place(link netlink.Link, names map[int]string) Link {
+// placeLink is which device a link is, and what it is made on.
+func placeLink(link netlink.Link, names map[int]string) Link {
 	a := link.Attrs()
 	l := Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Master: names[a.MasterIndex]}
 	if link.Type() != "device" {
@@ -140,7 +140,7 @@ func place(link netlink.Link, names map[int]string) Link {
 // readLink makes a Link of what the kernel and the driver say of a device.
 func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool ethtool, names map[int]string) Link {
 	a := link.Attrs()
-	l := place(link, names)
+	l := placeLink(link, names)
 	// Many virtual devices have no notion of a carrier; "unknown" is up.
 	l.Up = a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown
 	l.MTU, l.TxQueues, l.GSOBytes, l.GSOSegs = a.MTU, a.NumTxQueues, int(a.GSOMaxSize), int(a.GSOMaxSegs)
@@ -287,7 +287,7 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Metric, b.Metric))
 	})
 	for _, d := range slices.SortedFunc(maps.Keys(parts), byMetric) {
-		if !nearlyAll(parts[d]) {
+		if !coversNearlyAll(parts[d]) {
 			continue
 		}
 		// A longer prefix comes before a default route, whatever their metrics.
@@ -306,10 +306,10 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 // sooner.
 const longestPart = 24
 
-// nearlyAll reports whether these prefixes of one family hold 95 % of the addresses that the Internet has: those below
-// 224.0.0.0, and 2000::/3. VPNs lead all traffic to themselves so, without touching the default route: 0.0.0.0/1 and
-// 128.0.0.0/1 (openvpn(8), redirect-gateway def1), or all but the private ones.
-func nearlyAll(prefixes []netip.Prefix) bool {
+// coversNearlyAll reports whether these prefixes of one family hold 95 % of the addresses that the Internet has: those
+// below 224.0.0.0, and 2000::/3. VPNs lead all traffic to themselves so, without touching the default route: 0.0.0.0/1
+// and 128.0.0.0/1 (openvpn(8), redirect-gateway def1), or all but the private ones.
+func coversNearlyAll(prefixes []netip.Prefix) bool {
 	const share = 0.95
 	internet := []netip.Prefix{netip.MustParsePrefix("2000::/3")}
 	if prefixes[0].Addr().Is4() {
@@ -416,12 +416,12 @@ func (e ethtool) counters(dev string, take func(names, values []byte)) {
 	if n == 0 || n > most {
 		return
 	}
-	names, err := guarded(namesHead + most*nameLen)
+	names, err := guardedBuffer(namesHead + most*nameLen)
 	if err != nil {
 		return
 	}
 	defer unix.Munmap(names)
-	values, err := guarded(valuesHead + most*valueLen)
+	values, err := guardedBuffer(valuesHead + most*valueLen)
 	if err != nil {
 		return
 	}
@@ -435,8 +435,8 @@ func (e ethtool) counters(dev string, take func(names, values []byte)) {
 	}
 }
 
-// guarded is room for so many bytes, with a page behind it at which the kernel's writing ends.
-func guarded(size int) ([]byte, error) {
+// guardedBuffer is room for so many bytes, with a page behind it at which the kernel's writing ends.
+func guardedBuffer(size int) ([]byte, error) {
 	page := os.Getpagesize()
 	whole := (size+page-1)/page*page + page
 	room, err := unix.Mmap(-1, 0, whole, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

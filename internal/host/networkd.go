@@ -38,8 +38,8 @@ type Match struct {
 // empty reports whether it asks for nothing. networkd passes over such a file.
 func (m Match) empty() bool { return m == Match{File: m.File} }
 
-// note reads a line of it. A line without a value forgets those before it.
-func (m *Match) note(key, value string) {
+// readLine reads a line of it. A line without a value forgets those before it.
+func (m *Match) readLine(key, value string) {
 	add := func(list *string, words ...string) {
 		if value == "" {
 			*list = ""
@@ -50,7 +50,7 @@ func (m *Match) note(key, value string) {
 	case "Name":
 		add(&m.Dev, value)
 	case "MACAddress", "PermanentMACAddress":
-		add(&m.MAC, macs(value)...)
+		add(&m.MAC, macList(value)...)
 	case "Type":
 		add(&m.Type, value)
 	case "Kind":
@@ -62,8 +62,8 @@ func (m *Match) note(key, value string) {
 	}
 }
 
-// macs are the addresses in a list, as Link has them.
-func macs(list string) (found []string) {
+// macList are the addresses in a list, as Link has them.
+func macList(list string) (found []string) {
 	for word := range strings.FieldsSeq(list) {
 		if mac, err := net.ParseMAC(word); err == nil {
 			found = append(found, mac.String())
@@ -75,19 +75,20 @@ func macs(list string) (found []string) {
 // cards are networkd's types of devices that the kernel has no kind for.
 var cards = []string{"wlan", "wwan"}
 
-// could reports whether a device may be meant, as far as that can be told.
-func (m Match) could(l Link) bool {
+// mayMatch reports whether a device may be meant, as far as that can be told.
+func (m Match) mayMatch(l Link) bool {
 	kind := networkdType(l)
 	hasKind := func(name string) bool { return !slices.Contains(cards, name) }
 	wireless := l.Kind != "" && m.Type != "" && !slices.ContainsFunc(strings.Fields(m.Type), hasKind)
-	return means(m.Dev, l.Name) && (l.MAC == "" || means(m.MAC, l.MAC)) && (kind == "" || means(m.Type, kind)) &&
-		!wireless && means(m.Kind, l.Kind) && (l.Driver == "" || means(m.Driver, l.Driver))
+	return nameMatches(m.Dev, l.Name) && (l.MAC == "" || nameMatches(m.MAC, l.MAC)) &&
+		(kind == "" || nameMatches(m.Type, kind)) && !wireless && nameMatches(m.Kind, l.Kind) &&
+		(l.Driver == "" || nameMatches(m.Driver, l.Driver))
 }
 
-// takes reports whether a device is meant for certain.
-func (m Match) takes(l Link) bool {
+// matches reports whether a device is meant for certain.
+func (m Match) matches(l Link) bool {
 	unknown := m.MAC != "" && l.MAC == "" || m.Type != "" && networkdType(l) == "" || m.Driver != "" && l.Driver == ""
-	return !m.empty() && !m.More && !unknown && m.could(l)
+	return !m.empty() && !m.More && !unknown && m.mayMatch(l)
 }
 
 // networkdType is what networkd calls the type of a device, "" where that is not known: the DEVTYPE that its driver
@@ -115,7 +116,7 @@ func (t *tree) networkd() (found []Writer) {
 	for _, above := range []string{"etc", "run", "usr/local/lib", "usr/lib"} { // the first first
 		dirs = append(dirs, above+"/systemd/network")
 	}
-	first := t.inDirs(dirs, ".network")
+	first := t.indexDirs(dirs, ".network")
 	var before []Match
 	for _, name := range first.names {
 		file := first.path[name]
@@ -129,7 +130,7 @@ func (t *tree) networkd() (found []Writer) {
 		for _, dir := range dirs {
 			subs = append(subs, path.Join(dir, name+".d"))
 		}
-		parts := t.inDirs(subs, ".conf")
+		parts := t.indexDirs(subs, ".conf")
 		for _, part := range parts.names {
 			queues = append(queues, networkdFile(parts.path[part], t.read(parts.path[part]), &match)...)
 		}
@@ -195,15 +196,15 @@ func (t *tree) networkdMasked(files []string, by string) (found []Writer) {
 	return found
 }
 
-// byName are the files of several directories by their names.
-type byName struct {
+// fileIndex are the files of several directories by their names.
+type fileIndex struct {
 	names  []string            // sorted
 	path   map[string]string   // that counts
 	masked map[string][]string // the paths that do not
 }
 
-func (t *tree) inDirs(dirs []string, suffix string) byName {
-	b := byName{path: map[string]string{}, masked: map[string][]string{}}
+func (t *tree) indexDirs(dirs []string, suffix string) fileIndex {
+	b := fileIndex{path: map[string]string{}, masked: map[string][]string{}}
 	for _, dir := range dirs {
 		for _, name := range t.list(dir, suffix) {
 			if file := path.Join(dir, name); b.path[name] == "" {
@@ -232,7 +233,7 @@ func networkdFile(file string, text []byte, match *Match) (found []Writer) {
 		if m := section.FindStringSubmatch(l); m != nil {
 			end()
 			if in = m[1]; networkdKinds[in] != "" {
-				queue = &Writer{By: "networkd", File: "/" + file, Line: number, Text: shortened(l),
+				queue = &Writer{By: "networkd", File: "/" + file, Line: number, Text: truncate(l),
 					Qdisc: networkdKinds[in]}
 			}
 			continue
@@ -241,7 +242,7 @@ func networkdFile(file string, text []byte, match *Match) (found []Writer) {
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		switch {
 		case in == "Match":
-			match.note(key, value)
+			match.readLine(key, value)
 		case queue != nil && key == "Parent" && value != "root":
 			queue = nil // what hangs below a root, or at the ingress, is no queue of its own
 		case queue != nil && (key == "Bandwidth" || key == "Rate"):

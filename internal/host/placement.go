@@ -47,8 +47,8 @@ func (t *tree) interrupts(all Counts) (list []Interrupt) {
 	for l := range strings.Lines(text) {
 		number, rest, _ := strings.Cut(strings.TrimSpace(l), ":")
 		n, err := strconv.Atoi(number)
-		dev := owner(rest, owners)
-		if err != nil || dev == "" || len(list) == most || gveSends(rest, blocks) {
+		dev := interruptDevice(rest, owners)
+		if err != nil || dev == "" || len(list) == most || isGveTxLine(rest, blocks) {
 			continue
 		}
 		i := Interrupt{Dev: dev, Number: n}
@@ -73,9 +73,9 @@ func (t *tree) interrupts(all Counts) (list []Interrupt) {
 // gveBlock is how Google's gve names an interrupt: by its number among the device's, and the device.
 var gveBlock = regexp.MustCompile(`(?m)\bgve-ntfy-blk(\d+)@pci:(\S+)$`)
 
-// gveSends reports whether a line of /proc/interrupts is one of gve's for sending alone: of so many of a device the
+// isGveTxLine reports whether a line of /proc/interrupts is one of gve's for sending alone: of so many of a device the
 // first half is (gve_rx_idx_to_ntfy in drivers/net/ethernet/google/gve/gve.h).
-func gveSends(line string, blocks map[string]int) bool {
+func isGveTxLine(line string, blocks map[string]int) bool {
 	m := gveBlock.FindStringSubmatch(line)
 	if m == nil {
 		return false
@@ -84,17 +84,17 @@ func gveSends(line string, blocks map[string]int) bool {
 	return err == nil && number < blocks[m[2]]/2
 }
 
-// sends is how drivers name what is for sending alone.
-var sends = regexp.MustCompile(`^(?:tx\d*|output\..*)$`)
+// txName is how drivers name what is for sending alone.
+var txName = regexp.MustCompile(`^(?:tx\d*|output\..*)$`)
 
-// owner is the device that a line of /proc/interrupts names at its end; "" if it names none of them.
-func owner(line string, owners map[string]string) string {
+// interruptDevice is the device that a line of /proc/interrupts names at its end; "" if it names none of them.
+func interruptDevice(line string, owners map[string]string) string {
 	fields := strings.Fields(line)
 	if len(fields) == 0 {
 		return ""
 	}
 	parts := strings.FieldsFunc(fields[len(fields)-1], func(r rune) bool { return r == '-' || r == '@' })
-	if slices.ContainsFunc(parts, sends.MatchString) {
+	if slices.ContainsFunc(parts, txName.MatchString) {
 		return ""
 	}
 	i := slices.IndexFunc(parts, func(part string) bool { return owners[strings.TrimPrefix(part, "pci:")] != "" })

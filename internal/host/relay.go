@@ -64,7 +64,7 @@ func readRelay(root fs.FS, f *Facts) processes {
 			continue
 		}
 		snmp6, _ := fs.ReadFile(root, dir+"/snmp6") // a kernel without IPv6 has none
-		f.Passing = passing(string(snmp), string(snmp6))
+		f.Passing = sumPassing(string(snmp), string(snmp6))
 		protocols, _ := fs.ReadFile(root, dir+"/protocols")
 		f.MPTCP = mptcpSockets(string(protocols))
 		break
@@ -74,8 +74,8 @@ func readRelay(root fs.FS, f *Facts) processes {
 	return p
 }
 
-// passing sums up the texts of /proc/net/snmp and snmp6. TCP counts both IP versions together, in the first.
-func passing(snmp, snmp6 string) Passing {
+// sumPassing sums up the texts of /proc/net/snmp and snmp6. TCP counts both IP versions together, in the first.
+func sumPassing(snmp, snmp6 string) Passing {
 	four, six := counters(snmp), counters6(snmp6)
 	return Passing{
 		IPIn:        four["Ip.InReceives"] + six["Ip6InReceives"],

@@ -43,15 +43,15 @@ func (r *Routes) Links() (all []Link, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list of links: %w", err)
 	}
-	names := namesOf(links)
+	names := linkNames(links)
 	for _, link := range links {
-		all = append(all, place(link, names))
+		all = append(all, placeLink(link, names))
 	}
 	return all, nil
 }
 
-// of is Device, of a socket as the kernel tells of it; 0 where that is no connection.
-func (r *Routes) of(msg []byte) int {
+// deviceOf is Device, of a socket as the kernel tells of it; 0 where that is no connection.
+func (r *Routes) deviceOf(msg []byte) int {
 	a := &aggregate{Sockets: &Sockets{}}
 	if len(msg) < diagLen {
 		return 0
@@ -72,13 +72,13 @@ func (r *Routes) Device(c Connection) int {
 	w := way{c.Local, c.Remote.Addr(), c.device}
 	device, known := r.known[w]
 	if !known {
-		device = r.ask(w)
+		device = r.lookUp(w)
 		r.known[w] = device
 	}
 	return device
 }
 
-func (r *Routes) ask(w way) int {
+func (r *Routes) lookUp(w way) int {
 	if w.device != 0 {
 		return int(w.device)
 	}

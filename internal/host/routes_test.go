@@ -72,7 +72,7 @@ func TestRoutes(t *testing.T) {
 			"a listener":   {socket{state: tcpListen, to: "198.51.100.9"}.bytes(), ""},
 			"half of one":  {socket{state: tcpEstablished, to: "198.51.100.9"}.bytes()[:diagLen-1], ""},
 		} {
-			if got := r.of(c.msg); got != index[c.want] {
+			if got := r.deviceOf(c.msg); got != index[c.want] {
 				t.Errorf("%s: by %d, and %q is %d", what, got, c.want, index[c.want])
 			}
 		}

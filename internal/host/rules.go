@@ -197,15 +197,15 @@ func readRule(msg []byte) *ruleReader {
 		case ruleHandle:
 			r.Handle = bigEndian(data)
 		case ruleExpressions:
-			r.list(data, r.expression)
+			r.eachExpression(data, r.readExpression)
 		}
 	}
 	r.Narrow, r.OnlyUDP = r.noTCP && r.noUDP, r.noTCP && !r.noUDP
 	return r
 }
 
-// suspect reports whether the rule can limit, or drops and counts. A limit before nothing but a log limits the log.
-func (r *ruleReader) suspect() bool {
+// isSuspect reports whether the rule can limit, or drops and counts. A limit before nothing but a log limits the log.
+func (r *ruleReader) isSuspect() bool {
 	return r.decides && (!r.byChance || r.Drops) && (r.Limit != "" || r.Drops && r.Counted && !r.Narrow)
 }
 
@@ -228,16 +228,16 @@ type ruleReader struct {
 // member is one of the rule's table.
 func (r *ruleReader) member(name string) member { return member{r.Family, r.Table, name} }
 
-// list hands over each expression of a list.
-func (r *ruleReader) list(list []byte, each func(name string, data []byte)) {
+// eachExpression hands over each expression of a list.
+func (r *ruleReader) eachExpression(list []byte, each func(name string, data []byte)) {
 	for _, element := range nftAttributes(list) {
-		name, data := expression(element)
+		name, data := splitExpression(element)
 		each(name, data)
 	}
 }
 
-// expression splits one into its name and what it holds.
-func expression(b []byte) (name string, data []byte) {
+// splitExpression splits one into its name and what it holds.
+func splitExpression(b []byte) (name string, data []byte) {
 	for typ, part := range nftAttributes(b) {
 		switch typ {
 		case expressionName:
@@ -249,18 +249,18 @@ func expression(b []byte) (name string, data []byte) {
 	return name, data
 }
 
-func (r *ruleReader) expression(name string, data []byte) {
-	r.condition(name, data)
-	r.limit(name, data)
+func (r *ruleReader) readExpression(name string, data []byte) {
+	r.readCondition(name, data)
+	r.readLimit(name, data)
 	switch name {
 	case "lookup":
 		const set, register = 1, 3 // NFTA_LOOKUP_SET, NFTA_LOOKUP_DREG
 		if nftAttribute(data, register) != nil && number32(data, register) == verdictRegister {
 			r.decides, r.verdicts = true, nftName(nftAttribute(data, set))
 		}
-		r.uncount()
+		r.dropCounter()
 	case "cmp", "range", "match": // a counter before it counts what the rule does not mean, too
-		r.uncount()
+		r.dropCounter()
 	case "counter":
 		r.Counted, r.Dropped, r.counter = true, bigEndian(nftAttribute(data, countedPackets)), ""
 	case "objref":
@@ -272,13 +272,13 @@ func (r *ruleReader) expression(name string, data []byte) {
 	case "reject":
 		r.decides, r.Drops = true, true
 	case "queue":
-		r.queue()
+		r.queueToProgram()
 	case "target":
 		switch nftName(nftAttribute(data, expressionName)) {
 		case "REJECT":
 			r.decides, r.Drops = true, true
 		case "NFQUEUE":
-			r.queue()
+			r.queueToProgram()
 		}
 	case "immediate":
 		const register, value = 1, 2 // NFTA_IMMEDIATE_*
@@ -286,19 +286,19 @@ func (r *ruleReader) expression(name string, data []byte) {
 		if number32(data, register) == verdictRegister && nftAttribute(to, dataVerdict) != nil {
 			said := readVerdict(to)
 			r.decides, r.Drops = true, said.drops
-			r.goTo(said)
+			r.jumpTo(said)
 		}
 	}
 }
 
-// uncount forgets a counter.
-func (r *ruleReader) uncount() { r.Counted, r.Dropped, r.counter = false, 0, "" }
+// dropCounter forgets the rule's counter.
+func (r *ruleReader) dropCounter() { r.Counted, r.Dropped, r.counter = false, 0, "" }
 
-// queue hands the packet to a program, which may do anything.
-func (r *ruleReader) queue() { r.decides, r.Limit = true, cmp.Or(r.Limit, "queue") }
+// queueToProgram hands the packet to a program, which may do anything.
+func (r *ruleReader) queueToProgram() { r.decides, r.Limit = true, cmp.Or(r.Limit, "queue") }
 
-// goTo notes the chain that a verdict leads to.
-func (r *ruleReader) goTo(v verdict) {
+// jumpTo notes the chain that a verdict leads to.
+func (r *ruleReader) jumpTo(v verdict) {
 	if v.chain != "" {
 		r.chains = append(r.chains, v.chain)
 	}
@@ -322,8 +322,8 @@ const (
 	stateEstablished         = 2     // NF_CT_STATE_BIT(IP_CT_ESTABLISHED), and XT_CONNTRACK_STATE_BIT of it
 )
 
-// underWay are the values that a field has of a protocol's packets in the middle of a connection; none: any.
-func (f field) underWay(protocolNumber byte) [][]byte {
+// midConnectionValues are the values that a field has of a protocol's packets in the middle of a connection; none: any.
+func (f field) midConnectionValues(protocolNumber byte) [][]byte {
 	switch {
 	case f == protocol:
 		return [][]byte{{protocolNumber}}
@@ -335,18 +335,18 @@ func (f field) underWay(protocolNumber byte) [][]byte {
 	return nil
 }
 
-// only notes a condition that packets under way meet only with one of the values that pass.
-func (r *ruleReader) only(passes func(value []byte) bool) {
+// restrict notes a condition that packets under way meet only with one of the values that pass.
+func (r *ruleReader) restrict(passes func(value []byte) bool) {
 	excludes := func(protocolNumber byte) bool {
-		values := r.loaded.underWay(protocolNumber)
+		values := r.loaded.midConnectionValues(protocolNumber)
 		return values != nil && !slices.ContainsFunc(values, passes)
 	}
 	r.noTCP = r.noTCP || excludes(protocolTCP)
 	r.noUDP = r.noUDP || excludes(protocolUDP)
 }
 
-// limit takes an expression for the rule's limit if it is one.
-func (r *ruleReader) limit(name string, data []byte) {
+// readLimit takes an expression for the rule's limit if it is one.
+func (r *ruleReader) readLimit(name string, data []byte) {
 	limits, chance := false, false
 	var rate units.Rate
 	switch name {
@@ -360,10 +360,10 @@ func (r *ruleReader) limit(name string, data []byte) {
 		name, limits = names[number32(data, kind)], names[number32(data, kind)] != ""
 	case "dynset":
 		const one, several = 7, 10 // NFTA_DYNSET_EXPR, NFTA_DYNSET_EXPRESSIONS
-		if inner, held := expression(nftAttribute(data, one)); inner != "" {
-			r.limit(inner, held)
+		if inner, held := splitExpression(nftAttribute(data, one)); inner != "" {
+			r.readLimit(inner, held)
 		}
-		r.list(nftAttribute(data, several), r.limit)
+		r.eachExpression(nftAttribute(data, several), r.readLimit)
 		return
 	case "numgen":
 		chance = true
@@ -374,7 +374,7 @@ func (r *ruleReader) limit(name string, data []byte) {
 	}
 	if limits || chance {
 		r.Limit, r.Rate, r.byChance = name, rate, chance
-		r.uncount()
+		r.dropCounter()
 	}
 }
 
@@ -389,8 +389,8 @@ func byteLimit(data []byte) units.Rate {
 	return units.Rate(min(bigEndian(nftAttribute(data, rate))/seconds, most/8) * 8)
 }
 
-// condition notes what the rule asks of a packet, as far as it shows that nothing under way is meant.
-func (r *ruleReader) condition(name string, data []byte) {
+// readCondition notes what the rule asks of a packet, as far as it shows that nothing under way is meant.
+func (r *ruleReader) readCondition(name string, data []byte) {
 	switch name {
 	case "meta", "ct":
 		const key = 2                         // NFTA_META_KEY, NFTA_CT_KEY
@@ -400,7 +400,7 @@ func (r *ruleReader) condition(name string, data []byte) {
 			r.load(asked[name][number32(data, key)], 0)
 		}
 	case "payload":
-		r.payload(data)
+		r.readPayload(data)
 	case "bitwise":
 		const mask, xor = 4, 5 // NFTA_BITWISE_*
 		r.mask = nftAttribute(nftAttribute(data, mask), dataValue)
@@ -413,20 +413,20 @@ func (r *ruleReader) condition(name string, data []byte) {
 	case "range":
 		const operator, from, to, equal = 2, 3, 4, 0 // NFTA_RANGE_*, NFT_RANGE_EQ
 		low, high := nftAttribute(nftAttribute(data, from), dataValue), nftAttribute(nftAttribute(data, to), dataValue)
-		r.only(func(value []byte) bool {
-			within := r.differs(value, low) >= 0 && r.differs(value, high) <= 0
+		r.restrict(func(value []byte) bool {
+			within := r.compareMasked(value, low) >= 0 && r.compareMasked(value, high) <= 0
 			return within == (number32(data, operator) == equal)
 		})
 	case "cmp":
-		r.compare(data)
+		r.readCompare(data)
 	case "match":
 		const info = 3 // NFTA_MATCH_INFO
-		r.match(nftName(nftAttribute(data, expressionName)), nftAttribute(data, info))
+		r.readMatch(nftName(nftAttribute(data, expressionName)), nftAttribute(data, info))
 	}
 }
 
-// match is one of iptables's (include/uapi/linux/netfilter/xt_*.h).
-func (r *ruleReader) match(name string, info []byte) {
+// readMatch is one of iptables's (include/uapi/linux/netfilter/xt_*.h).
+func (r *ruleReader) readMatch(name string, info []byte) {
 	switch name {
 	case "icmp", "icmp6":
 		r.noTCP, r.noUDP = true, true
@@ -439,7 +439,7 @@ func (r *ruleReader) match(name string, info []byte) {
 			return
 		}
 		r.load(tcpFlags, 0)
-		r.only(func(value []byte) bool {
+		r.restrict(func(value []byte) bool {
 			return (value[0]&info[flagMask] == info[flags]) == (info[inverted]&flagsInverted == 0)
 		})
 	case "state":
@@ -463,8 +463,8 @@ func (r *ruleReader) established(meets bool) {
 
 func (r *ruleReader) load(f field, offset int) { r.loaded, r.offset, r.mask = f, offset, nil }
 
-// payload is a load of bytes of the packet.
-func (r *ruleReader) payload(data []byte) {
+// readPayload is a load of bytes of the packet.
+func (r *ruleReader) readPayload(data []byte) {
 	const base, offset, size = 2, 3, 4     // NFTA_PAYLOAD_*
 	const network, transport = 1, 2        // NFT_PAYLOAD_*_HEADER
 	const ofIPv4, ofIPv6, flags = 9, 6, 13 // where the headers have the protocol, the next header, and TCP's flags
@@ -482,8 +482,8 @@ func (r *ruleReader) payload(data []byte) {
 	}
 }
 
-// compare is a comparison with what was loaded.
-func (r *ruleReader) compare(data []byte) {
+// readCompare is a comparison with what was loaded.
+func (r *ruleReader) readCompare(data []byte) {
 	const operator, value = 2, 3 // NFTA_CMP_*
 	const equal, unequal, less, lessOrEqual, more, moreOrEqual = 0, 1, 2, 3, 4, 5
 	with, asked := nftAttribute(nftAttribute(data, value), dataValue), number32(data, operator)
@@ -493,11 +493,11 @@ func (r *ruleReader) compare(data []byte) {
 	if asked == equal && r.loaded == etherType && len(with) == 2 {
 		r.version = map[uint16]byte{0x0800: versionIPv4, 0x86dd: versionIPv6}[binary.BigEndian.Uint16(with)]
 	}
-	r.only(func(own []byte) bool {
+	r.restrict(func(own []byte) bool {
 		if asked != equal && len(with) != len(own) { // the bytes around it decide, too
 			return true
 		}
-		switch d := r.differs(own, with); asked {
+		switch d := r.compareMasked(own, with); asked {
 		case equal:
 			return d == 0
 		case unequal:
@@ -515,8 +515,9 @@ func (r *ruleReader) compare(data []byte) {
 	})
 }
 
-// differs compares a value of the field that was loaded, behind the mask, with its place in what it is compared with.
-func (r *ruleReader) differs(value, with []byte) int {
+// compareMasked compares a value of the field that was loaded, behind the mask, with its place in what it is compared
+// with.
+func (r *ruleReader) compareMasked(value, with []byte) int {
 	end := r.offset + len(value)
 	if len(with) < end {
 		return 1

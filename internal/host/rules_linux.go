@@ -53,7 +53,7 @@ func (n *Netfilter) ask(dial func() (*netlink.Conn, error)) {
 	}
 	n.Suspects = all.rules()
 	if n.Lacks != "" {
-		all.lacks(n.Lacks)
+		all.noteMissing(n.Lacks)
 	}
 	n.Lacks = strings.Join(all.unknown, ", ")
 	switch {
@@ -89,7 +89,7 @@ func (s *ruleset) ask(dump func(uint16, []byte, func([]byte)) (bool, error), eve
 			whole, err = dump(unix.NFT_MSG_GETSETELEM, m.elements(), func(msg []byte) { s.addElements(m, msg) })
 		}
 		if !whole {
-			s.lacks("all that maps of verdicts lead to")
+			s.noteMissing("all that maps of verdicts lead to")
 			break
 		}
 	}

@@ -153,7 +153,7 @@ func TestNarrowByMatches(t *testing.T) {
 		{"comment", nil, false, false},
 	} {
 		var r ruleReader
-		r.expression("match", appendAttribute(appendAttribute(nil, 1, []byte(c.name+"\x00")), 3, c.info))
+		r.readExpression("match", appendAttribute(appendAttribute(nil, 1, []byte(c.name+"\x00")), 3, c.info))
 		if r.noTCP != c.noTCP || r.noUDP != c.noUDP {
 			t.Errorf("%s %v: no TCP %v, no UDP %v", c.name, c.info, r.noTCP, r.noUDP)
 		}
@@ -163,8 +163,8 @@ func TestNarrowByMatches(t *testing.T) {
 // A program that a rule hands packets to may drop them.
 func TestQueueRule(t *testing.T) {
 	var r ruleReader
-	r.expression("queue", nil)
-	if !r.suspect() || r.Limit != "queue" || r.Drops {
+	r.readExpression("queue", nil)
+	if !r.isSuspect() || r.Limit != "queue" || r.Drops {
 		t.Errorf("%+v", r)
 	}
 }

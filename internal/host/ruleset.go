@@ -39,14 +39,14 @@ func (s *ruleset) add(msg []byte) {
 		s.uses[r.member(r.counter)]++
 	}
 	if r.object && r.decides {
-		s.lacks("what rules take from maps of limits, quotas or counters")
+		s.noteMissing("what rules take from maps of limits, quotas or counters")
 	}
-	if r.suspect() || r.decides && r.verdicts != "" && r.Limit != "" {
+	if r.isSuspect() || r.decides && r.verdicts != "" && r.Limit != "" {
 		s.suspects = append(s.suspects, r)
 	}
 }
 
-func (s *ruleset) lacks(what string) {
+func (s *ruleset) noteMissing(what string) {
 	if !slices.Contains(s.unknown, what) {
 		s.unknown = append(s.unknown, what)
 	}
@@ -64,8 +64,8 @@ func (s *ruleset) addElements(of member, msg []byte) {
 	}
 }
 
-// reach gives each chain the hooks from which packets come to it.
-func (s *ruleset) reach() map[member][]string {
+// hooksByChain gives each chain the hooks from which packets come to it.
+func (s *ruleset) hooksByChain() map[member][]string {
 	reached := map[member][]string{}
 	for first, hook := range s.hooks {
 		if hook == "" {
@@ -90,7 +90,7 @@ func (s *ruleset) reach() map[member][]string {
 // first ones: who bans thousands of addresses has as many.
 func (s *ruleset) rules() (list []Rule) {
 	const most = 1000
-	plain, hooks := 0, s.reach()
+	plain, hooks := 0, s.hooksByChain()
 	for _, r := range s.suspects {
 		r.Hooks = hooks[r.member(r.Chain)]
 		if r.verdicts != "" {
@@ -104,7 +104,7 @@ func (s *ruleset) rules() (list []Rule) {
 			r.Counted, r.Dropped = false, 0
 		}
 		switch {
-		case !r.suspect():
+		case !r.isSuspect():
 			continue
 		case r.Limit == "" && (plain == most || !r.Outgoing()):
 			continue

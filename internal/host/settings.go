@@ -46,9 +46,9 @@ type Setting struct {
 }
 
 // Where says where a setting is made, as compilers do: "FILE:LINE".
-func (s Setting) Where() string { return where(s.File, s.Line) }
+func (s Setting) Where() string { return location(s.File, s.Line) }
 
-func where(file string, line int) string {
+func location(file string, line int) string {
 	if line == 0 {
 		return file
 	}
@@ -119,7 +119,7 @@ func (t *tree) settings(loader string, last bool) []Setting {
 		if target == sysctlConf {
 			shown, linked = sysctlConf, linked || f.masked == ""
 		}
-		for _, s := range lines.of("/" + shown) {
+		for _, s := range lines.settingsIn("/" + shown) {
 			s.Masked, s.Name = f.masked, f.name
 			all = append(all, s)
 			if f.masked == "" {
@@ -130,7 +130,7 @@ func (t *tree) settings(loader string, last bool) []Setting {
 	}
 	var conf []int // the lines of /etc/sysctl.conf
 	lines := parseSysctls(t.read(sysctlConf))
-	for _, s := range lines.of("/" + sysctlConf) {
+	for _, s := range lines.settingsIn("/" + sysctlConf) {
 		s.Unread = loader == SystemdSysctl && !last
 		// Where a link has had it read already these are the same lines once more.
 		at := slices.IndexFunc(all, func(o Setting) bool {
@@ -179,7 +179,7 @@ func (t *tree) credential() []Setting {
 		name := path.Join(dir, "sysctl.extra")
 		if _, ok := t.resolve(name); ok {
 			lines := parseSysctls(t.read(name))
-			return lines.of("/" + name)
+			return lines.settingsIn("/" + name)
 		}
 	}
 	return nil
@@ -201,9 +201,9 @@ func (t *tree) commandLine() []Setting {
 		}
 		// Here a dot always separates.
 		lines = append(lines,
-			sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: joined(value)})
+			sysctlLine{key: strings.ReplaceAll(key[1:], ".", "/"), value: joinFields(value)})
 	}
-	return slices.DeleteFunc(lines.of(CommandLine), func(s Setting) bool { return s.Pattern != "" })
+	return slices.DeleteFunc(lines.settingsIn(CommandLine), func(s Setting) bool { return s.Pattern != "" })
 }
 
 // commandWords splits a kernel's command line as the kernel does: at spaces that are in no double quotes, which it then
@@ -271,8 +271,8 @@ type sysctlLine struct {
 
 type sysctlLines []sysctlLine
 
-// of returns the settings among lines that plans use.
-func (lines sysctlLines) of(file string) (found []Setting) {
+// settingsIn returns the settings among lines that plans use.
+func (lines sysctlLines) settingsIn(file string) (found []Setting) {
 	for _, l := range lines {
 		pattern, several := strings.ReplaceAll(l.key, "[!", "[^"), strings.ContainsAny(l.key, "*?[")
 		for _, name := range sysctls {
@@ -309,15 +309,15 @@ func parseSysctls(text []byte) (lines sysctlLines) {
 		if !strings.HasPrefix(key, "net/") && !strings.ContainsAny(key, "*?[") {
 			continue
 		}
-		lines = append(lines, sysctlLine{key: key, value: joined(value), line: number, keeps: !assigned})
+		lines = append(lines, sysctlLine{key: key, value: joinFields(value), line: number, keeps: !assigned})
 	}
 	return lines
 }
 
 const asciiSpace = " \t\n\v\f\r"
 
-// joined has one space between the fields of a value.
-func joined(value string) string {
+// joinFields puts one space between the fields of a value.
+func joinFields(value string) string {
 	isSpace := func(r rune) bool { return strings.ContainsRune(asciiSpace, r) }
 	return strings.Join(strings.FieldsFunc(value, isSpace), " ")
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-const endWords = `(?:(?:pre-|post-|if)?down|force-stop|stop(?:ped)?|release|expire|fail|off|disable|clear|remove)`
+const stopWords = `(?:(?:pre-|post-|if)?down|force-stop|stop(?:ped)?|release|expire|fail|off|disable|clear|remove)`
 
 var (
 	// Lines that run when something ends, by who reads them: systemd.service(5), interfaces(5), wg-quick(8),
 	// openvpn(8), netctl.profile(5), modprobe.d(5), keepalived.conf(5), whose comments may begin with "!".
-	endLine = map[string]*regexp.Regexp{
+	stopLines = map[string]*regexp.Regexp{
 		"systemd unit": regexp.MustCompile(`^ExecStop(?:Post)?\s*=`),
 		"ifupdown":     regexp.MustCompile(`^(?:pre-|post-)?down\s`),
 		"wg-quick":     regexp.MustCompile(`^(?i:P(?:re|ost)Down)\s*=`),
@@ -22,51 +22,51 @@ var (
 		"keepalived":   regexp.MustCompile(`^(?:notify_stop\s|!)`),
 	}
 	// A branch of a script, a function, and a condition for that.
-	caseLabel   = regexp.MustCompile(`^\(?\s*((?:[\w*"'.:-]+\s*\|\s*)*[\w*"'.:-]+)\s*\)\s*(.*)$`)
-	endLabel    = regexp.MustCompile(`(?i)^["']?` + endWords + `["']?(?:\s*\|\s*["']?` + endWords + `["']?)*$`)
-	endFunction = regexp.MustCompile(`^(?:function\s+)?(?:do_)?stop(?:_pre|_post)?\s*(?:\(\s*\))?\s*\{(.*)$`)
-	endIf       = regexp.MustCompile(`(?i)^(?:el)?if\s+(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords +
+	caseLabel    = regexp.MustCompile(`^\(?\s*((?:[\w*"'.:-]+\s*\|\s*)*[\w*"'.:-]+)\s*\)\s*(.*)$`)
+	stopLabel    = regexp.MustCompile(`(?i)^["']?` + stopWords + `["']?(?:\s*\|\s*["']?` + stopWords + `["']?)*$`)
+	stopFunction = regexp.MustCompile(`^(?:function\s+)?(?:do_)?stop(?:_pre|_post)?\s*(?:\(\s*\))?\s*\{(.*)$`)
+	stopIf       = regexp.MustCompile(`(?i)^(?:el)?if\s+(?:\[|test\b).*[\s"}]==?\s*["']?` + stopWords +
 		`["']?(?:\s*\]|\s*;|$)`)
 )
 
-// ending follows through the lines of a file which run only when something ends. These set nothing that lasts.
-type ending struct {
-	line  *regexp.Regexp // that runs then
-	until *regexp.Regexp // the part with which a part of a script ends that does; nil outside of one
-	depth int            // of the conditions in it
+// stopFilter follows through the lines of a file which run only when something ends. These set nothing that lasts.
+type stopFilter struct {
+	stopLine *regexp.Regexp // that runs then
+	blockEnd *regexp.Regexp // the part with which a part of a script ends that does; nil outside of one
+	depth    int            // of the conditions in it
 	// of a script of a shell's: what is around a line in it, and whether exit is behind it
-	script  bool
-	nesting int
-	text    byte // the quote that ends a text that goes on behind its line
-	exited  bool
+	script    bool
+	nesting   int
+	openQuote byte // the quote that ends a text that goes on behind its line
+	exited    bool
 }
 
 var (
-	branchEnds   = regexp.MustCompile(`;;|^esac\b`)
-	functionEnds = regexp.MustCompile(`^\}`)
-	ifEnds       = regexp.MustCompile(`^(?:else|elif|fi)\b`)
-	parenEnds    = regexp.MustCompile(`\)$`)
-	ifBegins     = regexp.MustCompile(`^(?:(?:then|else|do|[{(])\s+)*if\b`)
-	caseBegins   = regexp.MustCompile(`^case\s.*\sin\s+`)
+	caseBranchEnd = regexp.MustCompile(`;;|^esac\b`)
+	functionEnd   = regexp.MustCompile(`^\}`)
+	ifBranchEnd   = regexp.MustCompile(`^(?:else|elif|fi)\b`)
+	subshellEnd   = regexp.MustCompile(`\)$`)
+	ifStart       = regexp.MustCompile(`^(?:(?:then|else|do|[{(])\s+)*if\b`)
+	caseStart     = regexp.MustCompile(`^case\s.*\sin\s+`)
 	// [ "$2" = down ], of which what follows && runs only then.
-	endTest = regexp.MustCompile(`(?i)^(?:\[|test\b).*[\s"}]==?\s*["']?` + endWords + `["']?(?:\s*\]+)?$`)
+	stopTest = regexp.MustCompile(`(?i)^(?:\[|test\b).*[\s"}]==?\s*["']?` + stopWords + `["']?(?:\s*\]+)?$`)
 )
 
 var (
-	blockBegins = regexp.MustCompile(`(?:^|[|{(!)]\s*|\b(?:then|else|do)\s+)(?:if|case|for|while|until|select)\s|` +
+	blockStart = regexp.MustCompile(`(?:^|[|{(!)]\s*|\b(?:then|else|do)\s+)(?:if|case|for|while|until|select)\s|` +
 		`(?:^|[\s)])\{\s|[({]$`)
-	blockEnds = regexp.MustCompile(`^(?:(?:fi|esac|done)\b|[)}])`)
-	exits     = regexp.MustCompile(`^exit(?:\s+\d+)?$`)
-	condition = regexp.MustCompile(`^(?:el)?if\s+`)
-	compared  = regexp.MustCompile(`^(?:\[\[?|test)\s+["']?([\w-]+)["']?\s+(==?|!=|-eq|-ne)\s+["']?([\w-]+)["']?` +
-		`(?:\s*\]\]?)?$`)
+	blockClose         = regexp.MustCompile(`^(?:(?:fi|esac|done)\b|[)}])`)
+	exitCommand        = regexp.MustCompile(`^exit(?:\s+\d+)?$`)
+	ifKeyword          = regexp.MustCompile(`^(?:el)?if\s+`)
+	constantComparison = regexp.MustCompile(`^(?:\[\[?|test)\s+["']?([\w-]+)["']?\s+(==?|!=|-eq|-ne)\s+` +
+		`["']?([\w-]+)["']?(?:\s*\]\]?)?$`)
 )
 
-// always reports whether a condition has the same answer each time, and which.
-func always(text string) (answer, known bool) {
+// constantCondition reports whether a condition has the same answer each time, and which.
+func constantCondition(text string) (answer, known bool) {
 	text, not := strings.CutPrefix(text, "! ")
 	text = strings.TrimSpace(text)
-	switch m := compared.FindStringSubmatch(text); {
+	switch m := constantComparison.FindStringSubmatch(text); {
 	case text == "true" || text == ":":
 		answer = true
 	case text == "false":
@@ -78,40 +78,40 @@ func always(text string) (answer, known bool) {
 	return answer != not, true
 }
 
-// never reports whether a condition is never met.
-func never(text string) bool {
-	answer, known := always(text)
+// isNeverMet reports whether a condition is never met.
+func isNeverMet(text string) bool {
+	answer, known := constantCondition(text)
 	return known && !answer
 }
 
-// goesPast follows a part of a script's line, and reports whether the script comes that far: not behind an exit that
+// advance follows a part of a script's line, and reports whether the script comes that far: not behind an exit that
 // depends on nothing.
-func (e *ending) goesPast(p pipeline, depends bool) bool {
+func (e *stopFilter) advance(p pipeline, depends bool) bool {
 	switch {
 	case !e.script:
 	case e.exited:
 		return false
-	case e.text != 0:
-		if strings.IndexByte(p.text, e.text) >= 0 {
-			e.text = 0
+	case e.openQuote != 0:
+		if strings.IndexByte(p.text, e.openQuote) >= 0 {
+			e.openQuote = 0
 		}
 	default:
-		if blockEnds.MatchString(p.bare) {
+		if blockClose.MatchString(p.bare) {
 			e.nesting = max(0, e.nesting-1)
 		}
-		e.exited = e.nesting == 0 && !depends && p.after != "&" && exits.MatchString(p.bare)
-		e.nesting += len(blockBegins.FindAllStringIndex(p.bare, -1))
-		e.text = p.open
+		e.exited = e.nesting == 0 && !depends && p.after != "&" && exitCommand.MatchString(p.bare)
+		e.nesting += len(blockStart.FindAllStringIndex(p.bare, -1))
+		e.openQuote = p.open
 	}
 	return true
 }
 
-// runs gives what of a line runs at another time than the end; "" if nothing does.
-func (e *ending) runs(l string) (left string) {
-	if e.line != nil && e.line.MatchString(l) {
+// rest gives what of a line runs at another time than the end; "" if nothing does.
+func (e *stopFilter) rest(l string) (left string) {
+	if e.stopLine != nil && e.stopLine.MatchString(l) {
 		return ""
 	}
-	all := parts(l)
+	all := splitPipelines(l)
 	var kept []string
 	skipped := false // what && leads to
 	for i, part := range all {
@@ -119,27 +119,27 @@ func (e *ending) runs(l string) (left string) {
 		if i > 0 {
 			before = all[i-1]
 		}
-		if !e.goesPast(part, before.after == "&&" || before.after == "||") {
+		if !e.advance(part, before.after == "&&" || before.after == "||") {
 			break
 		}
-		text := strings.TrimPrefix(part.text, caseBegins.FindString(part.text))
+		text := strings.TrimPrefix(part.text, caseStart.FindString(part.text))
 		if part.after == ";;" {
 			text += ";;"
 		}
-		met, known := always(before.text)
-		tested := before.after == "&&" && (skipped || e.until == nil && endTest.MatchString(before.text)) ||
+		met, known := constantCondition(before.text)
+		tested := before.after == "&&" && (skipped || e.blockEnd == nil && stopTest.MatchString(before.text)) ||
 			known && (met && before.after == "||" || !met && before.after == "&&")
 		skipped = false
 		switch {
 		case tested && strings.HasPrefix(text, "{"):
-			e.until = functionEnds
+			e.blockEnd = functionEnd
 		case tested && strings.HasPrefix(text, "("):
-			if e.until = parenEnds; parenEnds.MatchString(text) {
-				e.until = nil
+			if e.blockEnd = subshellEnd; subshellEnd.MatchString(text) {
+				e.blockEnd = nil
 			}
 		case tested:
 			skipped = true
-		case e.goesOn(text):
+		case e.keepsPart(text):
 			kept = append(kept, part.text)
 		}
 	}
@@ -149,38 +149,38 @@ func (e *ending) runs(l string) (left string) {
 	return strings.Join(kept, "; ")
 }
 
-// endCondition reports whether what follows a condition runs only when something ends, or never.
-func endCondition(text string) bool {
-	begin := condition.FindString(text)
-	return endIf.MatchString(text) || begin != "" && never(text[len(begin):])
+// isStopCondition reports whether what follows a condition runs only when something ends, or never.
+func isStopCondition(text string) bool {
+	begin := ifKeyword.FindString(text)
+	return stopIf.MatchString(text) || begin != "" && isNeverMet(text[len(begin):])
 }
 
-// goesOn reports whether a part of a line runs at another time than the end.
-func (e *ending) goesOn(text string) bool {
-	inside := e.until != nil
+// keepsPart reports whether a part of a line runs at another time than the end.
+func (e *stopFilter) keepsPart(text string) bool {
+	inside := e.blockEnd != nil
 	if !inside {
-		if m := caseLabel.FindStringSubmatch(text); m != nil && endLabel.MatchString(m[1]) {
-			e.until, text = branchEnds, m[2]
-		} else if m := endFunction.FindStringSubmatch(text); m != nil {
-			e.until, text = functionEnds, strings.TrimSpace(m[1])
-		} else if endCondition(text) {
-			e.until, e.depth = ifEnds, 0
+		if m := caseLabel.FindStringSubmatch(text); m != nil && stopLabel.MatchString(m[1]) {
+			e.blockEnd, text = caseBranchEnd, m[2]
+		} else if m := stopFunction.FindStringSubmatch(text); m != nil {
+			e.blockEnd, text = functionEnd, strings.TrimSpace(m[1])
+		} else if isStopCondition(text) {
+			e.blockEnd, e.depth = ifBranchEnd, 0
 			return false
 		} else {
 			return true
 		}
 	}
 	switch {
-	case e.until == ifEnds && ifBegins.MatchString(text):
+	case e.blockEnd == ifBranchEnd && ifStart.MatchString(text):
 		e.depth++
-	case e.until == ifEnds && e.depth > 0:
+	case e.blockEnd == ifBranchEnd && e.depth > 0:
 		if text == "fi" {
 			e.depth--
 		}
-	case e.until.MatchString(text):
-		if otherBranch := e.until == ifEnds && inside && endCondition(text); !otherBranch {
-			elseRuns := e.until == ifEnds && strings.HasPrefix(text, "else")
-			e.until = nil
+	case e.blockEnd.MatchString(text):
+		if otherBranch := e.blockEnd == ifBranchEnd && inside && isStopCondition(text); !otherBranch {
+			elseRuns := e.blockEnd == ifBranchEnd && strings.HasPrefix(text, "else")
+			e.blockEnd = nil
 			return elseRuns
 		}
 	}
@@ -189,27 +189,27 @@ func (e *ending) goesOn(text string) bool {
 
 var (
 	// What comes before a command, also where a file has its own word for when it runs.
-	leading = regexp.MustCompile(`^(?:(?:(?:pre-|post-)?up\s|P(?:re|ost)Up\s*=|then\s|do\s|else\s|if\s|elif\s|` +
+	commandLead = regexp.MustCompile(`^(?:(?:(?:pre-|post-)?up\s|P(?:re|ost)Up\s*=|then\s|do\s|else\s|if\s|elif\s|` +
 		`while\s|until\s|!\s|[({]\s*|case\s.*\sin\s|sudo\s|[\w*"'|.-]+\)\s+)\s*)*`)
 	// Commands that only write, compare or look for their words.
-	sayer   = regexp.MustCompile(`^(?:echo|printf|logger|test|\[\[?|:|cat|tee|grep|egrep|sed|awk)(?:\s|$)`)
-	asShell = regexp.MustCompile(`\|\s*(?:sudo\s+)?(?:(?:ba|da|k|z)?sh|at|batch|xargs|tc|sysctl)\b`)
-	hereDoc = regexp.MustCompile(`(?:^|[^<])<<-?\s*["'\\]?(\w+)["']?`)
+	outputCommand = regexp.MustCompile(`^(?:echo|printf|logger|test|\[\[?|:|cat|tee|grep|egrep|sed|awk)(?:\s|$)`)
+	pipedToShell  = regexp.MustCompile(`\|\s*(?:sudo\s+)?(?:(?:ba|da|k|z)?sh|at|batch|xargs|tc|sysctl)\b`)
+	hereDoc       = regexp.MustCompile(`(?:^|[^<])<<-?\s*["'\\]?(\w+)["']?`)
 	// What a here-document is to be run by.
-	hereRun = regexp.MustCompile(`(?:^|[\s/|])(?:(?:ba|da|k|z)?sh|at|batch|sysctl|python[\d.]*|perl)(?:\s|$)`)
+	hereDocRunner = regexp.MustCompile(`(?:^|[\s/|])(?:(?:ba|da|k|z)?sh|at|batch|sysctl|python[\d.]*|perl)(?:\s|$)`)
 )
 
-// running is what of a line is run, and not only written, compared or looked for. Where a text goes on behind the
-// line, open is the quote that ends it.
-func running(l string) (commands string, open byte) {
+// executedCommands is what of a line is run, and not only written, compared or looked for. Where a text goes on behind
+// the line, open is the quote that ends it.
+func executedCommands(l string) (commands string, open byte) {
 	var kept []string
-	for _, part := range parts(l) {
-		start := leading.FindString(part.text)
+	for _, part := range splitPipelines(l) {
+		start := commandLead.FindString(part.text)
 		switch {
-		case !sayer.MatchString(part.text[len(start):]):
+		case !outputCommand.MatchString(part.text[len(start):]):
 		case strings.Contains(part.bare, "/proc/sys/") &&
-			(procWrite.MatchString(part.text) || procGiven.MatchString(part.text)):
-		case asShell.MatchString(part.bare):
+			(procWrite.MatchString(part.text) || procHereString.MatchString(part.text)):
+		case pipedToShell.MatchString(part.bare):
 		default:
 			open = part.open
 			_, piped, _ := strings.Cut(part.bare, "|")
@@ -227,8 +227,9 @@ type pipeline struct {
 	after      string // what ends it: ; ;; && || &, or "" at the end of the line
 }
 
-// parts splits a line where a shell does: at semicolons, &, && and ||, outside of quotes. A comment is left out.
-func parts(l string) (all []pipeline) {
+// splitPipelines splits a line where a shell does: at semicolons, &, && and ||, outside of quotes. A comment is left
+// out.
+func splitPipelines(l string) (all []pipeline) {
 	var quote byte
 	bare, start := make([]byte, 0, len(l)), 0
 	end := func(i int, after string) {
@@ -267,31 +268,31 @@ func parts(l string) (all []pipeline) {
 }
 
 const (
-	gap     = `[\s,"']+` // between words, also those of a list
-	options = `(?:\s+-\S+)*`
+	wordGap     = `[\s,"']+` // between words, also those of a list
+	optionWords = `(?:\s+-\S+)*`
 )
 
 // remoteCommand is the beginning of a command that runs another one in another network namespace, in a container, or on
 // another host. The groups are the options of nsenter(1) and unshare(1), and what is behind "docker run".
 var remoteCommand = regexp.MustCompile(`(?:^|[\s"'=@!+:;&|({/\[-])(?:` +
-	`ip` + gap + `(?:-\w+` + gap + `)*net(?:ns?)?` + gap + `e(?:x(?:ec?)?)?` + gap + `|` +
+	`ip` + wordGap + `(?:-\w+` + wordGap + `)*net(?:ns?)?` + wordGap + `e(?:x(?:ec?)?)?` + wordGap + `|` +
 	`\$\S+\s+netns\s+exec\s|` +
-	`nsenter((?:\s+-(?:(?:[tSG]|-target|-setuid|-setgid)\s+\S+|\S+))*)|unshare(` + options + `)|` +
-	`(?:docker|podman|nerdctl)` + options + `(?:\s+compose` + options + `)?\s+(?:exec\s|run((?:\s+\S+)*))|` +
+	`nsenter((?:\s+-(?:(?:[tSG]|-target|-setuid|-setgid)\s+\S+|\S+))*)|unshare(` + optionWords + `)|` +
+	`(?:docker|podman|nerdctl)` + optionWords + `(?:\s+compose` + optionWords + `)?\s+(?:exec\s|run((?:\s+\S+)*))|` +
 	`(?:lxc|incus|pct|crictl|vzctl)\s+exec\s|(?:kubectl|oc)\s+(?:\S+\s+)*?exec\s|lxc-attach\s|` +
-	`machinectl` + options + `\s+shell\s|systemd-nspawn\s|(?:ssh|autossh|mosh|dbclient)\s)`)
+	`machinectl` + optionWords + `\s+shell\s|systemd-nspawn\s|(?:ssh|autossh|mosh|dbclient)\s)`)
 
 var (
-	entersNet  = regexp.MustCompile(`\s-(?:[na]|-net|-all)`)
-	ownTarget  = regexp.MustCompile(`\s-(?:t|-target)[\s=]*1(?:\s|$)`)
-	leavesNet  = regexp.MustCompile(`\s-(?:\w*n|-net)`)
-	hostsOwn   = regexp.MustCompile(`\s--net(?:work)?[\s=]host\b`)
-	listsWords = regexp.MustCompile(`^ip["',]`)
+	netnsOption  = regexp.MustCompile(`\s-(?:[na]|-net|-all)`)
+	initTarget   = regexp.MustCompile(`\s-(?:t|-target)[\s=]*1(?:\s|$)`)
+	newNetOption = regexp.MustCompile(`\s-(?:\w*n|-net)`)
+	hostNetwork  = regexp.MustCompile(`\s--net(?:work)?[\s=]host\b`)
+	wordList     = regexp.MustCompile(`^ip["',]`)
 )
 
-// keepLocal leaves out of a line what runs elsewhere. Where the text of such a command goes on behind the line, open is
-// the quote that ends it.
-func keepLocal(l string) (left string, open byte) {
+// localCommands leaves out of a line what runs elsewhere. Where the text of such a command goes on behind the line,
+// open is the quote that ends it.
+func localCommands(l string) (left string, open byte) {
 	for from := 0; from < len(l); {
 		m := remoteCommand.FindStringSubmatchIndex(l[from:])
 		if m == nil {
@@ -306,8 +307,8 @@ func keepLocal(l string) (left string, open byte) {
 		nsenter, enters := group(1)
 		unshare, unshares := group(2)
 		container, starts := group(3)
-		if enters && (!entersNet.MatchString(nsenter) || ownTarget.MatchString(nsenter)) ||
-			unshares && !leavesNet.MatchString(unshare) || starts && hostsOwn.MatchString(container) {
+		if enters && (!netnsOption.MatchString(nsenter) || initTarget.MatchString(nsenter)) ||
+			unshares && !newNetOption.MatchString(unshare) || starts && hostNetwork.MatchString(container) {
 			from += m[1]
 			continue
 		}
@@ -316,7 +317,7 @@ func keepLocal(l string) (left string, open byte) {
 			begin++ // what is before it stays
 		}
 		var end int
-		if listsWords.MatchString(l[begin:]) {
+		if wordList.MatchString(l[begin:]) {
 			end = len(l)
 		} else {
 			end, open = commandEnd(l, begin)
@@ -360,12 +361,12 @@ var (
 		`([A-Za-z_]\w*)\+?=(.*)$`)
 	// A value that a file has for one, and the names that are given values in another way, or may be
 	// from without.
-	literal  = regexp.MustCompile("^(?:\"([^\"`\\\\]*)\"|'([^']*)'|([^\\s\"'`|&;<>()\\\\]*))$")
-	filledIn = regexp.MustCompile(`\$[^A-Za-z_{]|\$\{\w*[^\w}]`)
-	giver    = regexp.MustCompile(`\b(?:for|select|getopts\s+\S+)\s+([A-Za-z_]\w*)|\bread\s+((?:-\w+\s+|\w+\s*)+)|` +
-		`(?:\[|test)\s+-[nz]\s+["']?\$\{?(\w+)`)
-	sourcing = regexp.MustCompile(`(?m)(?:^|[;&|{]|\bthen|\bdo)\s*(?:\.|source)\s+\S`)
-	variable = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)\b|\{([A-Za-z_]\w*)\})`)
+	literalValue    = regexp.MustCompile("^(?:\"([^\"`\\\\]*)\"|'([^']*)'|([^\\s\"'`|&;<>()\\\\]*))$")
+	otherExpansion  = regexp.MustCompile(`\$[^A-Za-z_{]|\$\{\w*[^\w}]`)
+	otherAssignment = regexp.MustCompile(`\b(?:for|select|getopts\s+\S+)\s+([A-Za-z_]\w*)|` +
+		`\bread\s+((?:-\w+\s+|\w+\s*)+)|(?:\[|test)\s+-[nz]\s+["']?\$\{?(\w+)`)
+	sourceCommand = regexp.MustCompile(`(?m)(?:^|[;&|{]|\bthen|\bdo)\s*(?:\.|source)\s+\S`)
+	variable      = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)\b|\{([A-Za-z_]\w*)\})`)
 	// systemd.exec(5)
 	environment     = regexp.MustCompile(`^Environment\s*=(.*)$`)
 	environmentWord = regexp.MustCompile(`"(\w+)=([^"]*)"|'(\w+)=([^']*)'|(\w+)=(\S*)`)
@@ -376,7 +377,7 @@ type variables map[string]string
 
 // variablesOf finds them in a script, a crontab or a unit. Where another file is read in, which may give another value,
 // only those are told that are beginnings of commands, of several words.
-func variablesOf(by string, how runs, text []byte) variables {
+func variablesOf(by string, how execution, text []byte) variables {
 	values, doubts := variables{}, map[string]bool{}
 	give := func(name, value string, ok bool) {
 		before, known := values[name]
@@ -384,8 +385,8 @@ func variablesOf(by string, how runs, text []byte) variables {
 		values[name] = value
 	}
 	reads := false
-	unit := by == "systemd unit" && how == isCommands
-	if !unit && how != isScript && how != isPart && by != "cron" {
+	unit := by == "systemd unit" && how == execLines
+	if !unit && how != execFile && how != execRunParts && by != "cron" {
 		return nil
 	}
 	for _, l := range logicalLines(text) {
@@ -398,16 +399,16 @@ func variablesOf(by string, how runs, text []byte) variables {
 			}
 			continue
 		}
-		reads = reads || sourcing.MatchString(l)
-		for _, m := range giver.FindAllStringSubmatch(l, -1) {
+		reads = reads || sourceCommand.MatchString(l)
+		for _, m := range otherAssignment.FindAllStringSubmatch(l, -1) {
 			for _, name := range strings.Fields(strings.Join(m[1:], " ")) {
 				give(name, "", false)
 			}
 		}
-		for _, part := range parts(l) {
-			if m := assignment.FindStringSubmatch(part.text[len(leading.FindString(part.text)):]); m != nil {
-				value := literal.FindStringSubmatch(m[2])
-				ok := value != nil && !filledIn.MatchString(m[2]) && !strings.Contains(part.text, "+=")
+		for _, part := range splitPipelines(l) {
+			if m := assignment.FindStringSubmatch(part.text[len(commandLead.FindString(part.text)):]); m != nil {
+				value := literalValue.FindStringSubmatch(m[2])
+				ok := value != nil && !otherExpansion.MatchString(m[2]) && !strings.Contains(part.text, "+=")
 				if value == nil {
 					value = make([]string, 4)
 				}
@@ -423,17 +424,17 @@ func variablesOf(by string, how runs, text []byte) variables {
 	return values
 }
 
-// fill puts their values in the place of variables, and leaves out where these are given.
-func (v variables) fill(l string) string {
+// expand puts their values in the place of variables, and leaves out where these are given.
+func (v variables) expand(l string) string {
 	const deepest = 4
 	if len(v) == 0 || !strings.Contains(l, "$") && !strings.Contains(l, "=") {
 		return l
 	}
-	all := parts(l)
+	all := splitPipelines(l)
 	kept := all[:0:0]
 	for _, part := range all {
-		m := assignment.FindStringSubmatch(part.text[len(leading.FindString(part.text)):])
-		if m != nil && strings.Contains(v[m[1]], " ") && literal.MatchString(m[2]) {
+		m := assignment.FindStringSubmatch(part.text[len(commandLead.FindString(part.text)):])
+		if m != nil && strings.Contains(v[m[1]], " ") && literalValue.MatchString(m[2]) {
 			continue
 		}
 		kept = append(kept, part)

@@ -48,7 +48,7 @@ func ReadPath(f Facts, pass map[int]bool) (s Sockets) {
 		defer routes.Close()
 		ask = func(family byte, each func([]byte)) error {
 			return sockDiag(family, func(msg []byte) {
-				if passes, known := pass[routes.of(msg)]; passes || !known {
+				if passes, known := pass[routes.deviceOf(msg)]; passes || !known {
 					each(msg)
 				}
 			})
@@ -83,13 +83,13 @@ func (s *Sockets) read(ask dump, links []Link, uplink string) error {
 		}
 	}
 	s.Read = true
-	a.finish()
-	s.RTT, s.Passed = a.minRTT.quantile(0.9), a.passed()
+	a.summarize()
+	s.RTT, s.Passed = a.minRTT.quantile(0.9), a.passedShare()
 	return nil
 }
 
-// finish sums up what the busy connections have in common.
-func (a *aggregate) finish() {
+// summarize sums up what the busy connections have in common.
+func (a *aggregate) summarize() {
 	a.QueueRTT, a.QueueMin, a.MinRTT = a.queueRTT.quantile(0.5), a.queueMin.quantile(0.5), a.busyMin.quantile(0.5)
 	if a.sent > 0 {
 		a.LossyShare = units.Share(min(a.again/a.sent, 1))
@@ -135,18 +135,18 @@ func (s *Sockets) listen(before *Sockets, passed time.Duration, most bounds) {
 	for i := range s.senders.recent {
 		x := &s.senders.recent[i]
 		since := x.info.account().since(before.senders.accounts[x.cookie])
-		if !x.info.waits() && since.acked < bulk {
+		if !x.info.waitsForNetwork() && since.acked < bulk {
 			continue
 		}
 		if most.cwnds[x.info.Snd_cwnd] && x.info.Unacked >= x.info.Snd_cwnd {
 			a.Clamped++
 		}
 		// Who has sent all that an end lets it may have tried twice.
-		if bound := a.busy(x, since); !bound && since.refused(&x.info) {
+		if bound := a.addBusy(x, since); !bound && since.wasRefused(&x.info) {
 			a.Refused++
 		}
 	}
-	a.finish()
+	a.summarize()
 	earlier := map[uint64]*tcpInfo{}
 	for i := range before.senders.bringing {
 		x := &before.senders.bringing[i]
@@ -204,12 +204,15 @@ func (t *tcpInfo) account() account {
 }
 
 func (a account) since(before account) account {
-	return account{rise(a.sent, before.sent), rise(a.again, before.again), rise(a.acked, before.acked),
-		rise(a.received, before.received), rise(a.segments, before.segments), rise(a.repeats, before.repeats),
-		rise(a.busy, before.busy), rise(a.windowless, before.windowless), rise(a.bufferless, before.bufferless)}
+	return account{
+		increase(a.sent, before.sent), increase(a.again, before.again), increase(a.acked, before.acked),
+		increase(a.received, before.received), increase(a.segments, before.segments),
+		increase(a.repeats, before.repeats), increase(a.busy, before.busy),
+		increase(a.windowless, before.windowless), increase(a.bufferless, before.bufferless),
+	}
 }
 
-func rise[T uint32 | uint64](now, was T) T { return max(now, was) - was }
+func increase[T uint32 | uint64](now, was T) T { return max(now, was) - was }
 
 // aggregate is the sums while sockets go by.
 type aggregate struct {
@@ -227,10 +230,10 @@ type aggregate struct {
 // carried is what connections have carried since they were opened, in bytes.
 type carried struct{ in, out float64 }
 
-// passed compares what came in by connections of the one sort with what went out by those of the other, in both
+// passedShare compares what came in by connections of the one sort with what went out by those of the other, in both
 // directions. It is 1 where a program ends connections and carries on by others. A server dials nothing, and who
 // downloads accepts nothing.
-func (a *aggregate) passed() units.Share {
+func (a *aggregate) passedShare() units.Share {
 	const enough = 1e6 // bytes
 	same := min(a.dialled.in, a.accepted.out) + min(a.accepted.in, a.dialled.out)
 	if same < enough {
@@ -347,16 +350,16 @@ func (a *aggregate) add(msg []byte) {
 	if info.Last_data_sent > recently {
 		return
 	}
-	if info.waits() {
-		a.busy(&x, info.account())
+	if info.waitsForNetwork() {
+		a.addBusy(&x, info.account())
 	}
-	if a.senders != nil && (info.waits() || info.Bytes_acked >= bulk) {
+	if a.senders != nil && (info.waitsForNetwork() || info.Bytes_acked >= bulk) {
 		a.senders.recent = append(a.senders.recent, x)
 	}
 }
 
-// waits reports whether a connection that sends waits for the network, and not for the program.
-func (t *tcpInfo) waits() bool {
+// waitsForNetwork reports whether a connection that sends waits for the network, and not for the program.
+func (t *tcpInfo) waitsForNetwork() bool {
 	const transfer = 10 // segments
 	return t.Unacked >= transfer || t.Notsent_bytes > 0
 }
@@ -409,10 +412,11 @@ func (t *tcpInfo) bufferFull() bool {
 		t.Notsent_bytes < t.Snd_mss
 }
 
-// refused reports whether more was sent between two looks than the network got, of a connection as it is at the second:
-// TCP counts what it sends before a rule or a queue of this host refuses it (tcp_transmit_skb), and keeps it to send it
-// again. Before Linux 4.19 nothing is counted. What was on its way at the first look counts as if it had left later.
-func (a account) refused(now *tcpInfo) bool {
+// wasRefused reports whether more was sent between two looks than the network got, of a connection as it is at the
+// second: TCP counts what it sends before a rule or a queue of this host refuses it (tcp_transmit_skb), and keeps it to
+// send it again. Before Linux 4.19 nothing is counted. What was on its way at the first look counts as if it had left
+// later.
+func (a account) wasRefused(now *tcpInfo) bool {
 	const some, share = 10, 1000 // segments, of which fewer are an accident; one in so many bytes
 	mss := uint64(now.Snd_mss)
 	left := a.again + a.acked + uint64(now.Unacked)*mss
@@ -438,8 +442,8 @@ func bringsIn(info *tcpInfo) bool {
 	return info.Last_data_recv <= recently && info.Bytes_received >= bulk && info.Bytes_received > info.Bytes_acked
 }
 
-// busy adds a connection, by what has come of it lately, and reports whether one of its ends holds it back.
-func (a *aggregate) busy(x *sender, lately account) (bound bool) {
+// addBusy adds a connection, by what has come of it lately, and reports whether one of its ends holds it back.
+func (a *aggregate) addBusy(x *sender, lately account) (bound bool) {
 	info := &x.info
 	a.Busy++
 	a.busyMin.add(info.Min_rtt)
@@ -502,11 +506,11 @@ type histogram struct {
 
 func (h *histogram) add(us uint32) {
 	h.total++
-	h.count[step(us)]++
+	h.count[bucketOf(us)]++
 }
 
-// step is exact below 64; above, the position of the highest bit and the five bits after it.
-func step(us uint32) int {
+// bucketOf is exact below 64; above, the position of the highest bit and the five bits after it.
+func bucketOf(us uint32) int {
 	if us < 64 {
 		return int(us)
 	}

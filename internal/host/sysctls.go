@@ -110,7 +110,7 @@ func (f Facts) Takes(name, value, now string) Taken {
 		return Taken{Value: value}
 	}
 	if k.numbers == 0 {
-		if why := f.noWord(name, value); why != "" {
+		if why := f.unknownName(name, value); why != "" {
 			return Taken{Value: now, Refused: why}
 		}
 		return Taken{Value: value}
@@ -148,7 +148,7 @@ func (f Facts) Leaves(name, value, now string) bool {
 func (f Facts) knob(name string) (knob, bool) {
 	all := knobs()
 	i := slices.IndexFunc(all, func(k knob) bool {
-		return k.name == name && (k.until == [2]int{} || !f.since(k.until[0], k.until[1]))
+		return k.name == name && (k.until == [2]int{} || !f.isAtLeast(k.until[0], k.until[1]))
 	})
 	if i < 0 {
 		return knob{}, false
@@ -156,8 +156,8 @@ func (f Facts) knob(name string) (knob, bool) {
 	return all[i], true
 }
 
-// since reports whether the kernel is of a version, or of a later one.
-func (f Facts) since(major, minor int) bool {
+// isAtLeast reports whether the kernel is of a version, or of a later one.
+func (f Facts) isAtLeast(major, minor int) bool {
 	var now, below int
 	if n, _ := fmt.Sscanf(f.Kernel, "%d.%d", &now, &below); n != 2 {
 		return false
@@ -172,7 +172,7 @@ var kernelNumber = regexp.MustCompile(`^-?(?:0[xX][[:xdigit:]]+|0[0-7]*|[1-9][0-
 func (k knob) number(field string) (n int64, why string) {
 	const longest = 20 // characters: TMPBUFLEN in kernel/sysctl.c
 	if !kernelNumber.MatchString(field) {
-		return 0, noNumber(field)
+		return 0, notANumber(field)
 	}
 	digits, negative := strings.CutPrefix(field, "-")
 	u, err := strconv.ParseUint(digits, 0, 64)
@@ -194,8 +194,8 @@ func (k knob) number(field string) (n int64, why string) {
 	return n, ""
 }
 
-// noNumber says what is wrong with a field that is no number.
-func noNumber(field string) string {
+// notANumber says what is wrong with a field that is no number.
+func notANumber(field string) string {
 	switch digits := strings.TrimLeft(field, "0123456789"); {
 	case strings.ContainsAny(field, `"'`):
 		return "quotes are part of the value"
@@ -214,11 +214,12 @@ var (
 	// ModulePrefix begins the names of modules of congestion controls and queueing disciplines, and of none of these.
 	ModulePrefix = regexp.MustCompile(`^(?:tcp|sch)_`)
 	// Names of modules: the kernel looks for one that is called "sch_" or "tcp_" and so.
-	word = regexp.MustCompile(`^[a-z0-9_]+$`)
+	moduleWord = regexp.MustCompile(`^[a-z0-9_]+$`)
 )
 
-// noWord says why the kernel has no such queueing discipline or congestion control; "" if it has, or that is not known.
-func (f Facts) noWord(name, value string) string {
+// unknownName says why the kernel has no such queueing discipline or congestion control; "" if it has, or that is not
+// known.
+func (f Facts) unknownName(name, value string) string {
 	what, prefix, has := "congestion control", "tcp_", f.Congestion.Has(value)
 	known := len(f.Congestion.Available) > 0
 	if name == "net.core.default_qdisc" {
@@ -240,7 +241,7 @@ func (f Facts) noWord(name, value string) string {
 		return "what comes after the name is part of the value"
 	case ModulePrefix.FindString(value) == prefix:
 		return fmt.Sprintf("%s is a module's name, and no %s's", value, what)
-	case known || !word.MatchString(value):
+	case known || !moduleWord.MatchString(value):
 		return fmt.Sprintf("there is no %s of the name %s", what, value)
 	}
 	return ""

@@ -210,7 +210,7 @@ func TestTakesAsThisKernel(t *testing.T) {
 	}
 	f := server()
 	f.Kernel = unix.ByteSliceToString(uts.Release[:])
-	if !f.since(6, 1) {
+	if !f.isAtLeast(6, 1) {
 		t.Skipf("skipped, not passed: Linux %s is older than the table", f.Kernel)
 	}
 	runtime.LockOSThread() // never unlocked: the thread has left the process's namespace, and ends with the test
@@ -228,11 +228,11 @@ func TestTakesAsThisKernel(t *testing.T) {
 		if err != nil {
 			continue // not the namespace's own
 		}
-		now := joined(string(mustRead(t, path)))
+		now := joinFields(string(mustRead(t, path)))
 		_, err = out.WriteString(test.value + "\n")
 		out.Close()
 		got := f.Takes(name, test.value, now)
-		if then := joined(string(mustRead(t, path))); then != got.Value || (err != nil) != (got.Refused != "") {
+		if then := joinFields(string(mustRead(t, path))); then != got.Value || (err != nil) != (got.Refused != "") {
 			t.Errorf("%s = %q: the kernel says %v and has %q; %+v", name, test.value, err, then, got)
 		}
 		if err := os.WriteFile(path, []byte(now), 0); err != nil {

@@ -56,36 +56,37 @@ const (
 )
 
 // Where says where it is, as compilers do: "FILE:LINE".
-func (w Writer) Where() string { return where(w.File, w.Line) }
+func (w Writer) Where() string { return location(w.File, w.Line) }
 
-// Means reports whether the queue that it sets could be this device's. What OpenVPN and pppd hand to a script is the
+// Matches reports whether the queue that it sets could be this device's. What OpenVPN and pppd hand to a script is the
 // name of a tunnel.
-func (w Writer) Means(l Link) bool {
+func (w Writer) Matches(l Link) bool {
 	tunnel := (w.By == "OpenVPN" || w.By == "ppp") && strings.Contains(w.Dev, "$")
-	if w.Match != nil && (!w.Match.could(l) || w.TakenBy(l) != "") {
+	if w.Match != nil && (!w.Match.mayMatch(l) || w.OverriddenBy(l) != "") {
 		return false
 	}
-	return means(w.Dev, l.Name) && (l.MAC == "" || means(w.MAC, l.MAC)) &&
-		(!tunnel || means("tun* tap* ppp*", l.Name))
+	return nameMatches(w.Dev, l.Name) && (l.MAC == "" || nameMatches(w.MAC, l.MAC)) &&
+		(!tunnel || nameMatches("tun* tap* ppp*", l.Name))
 }
 
-// TakenBy is the file of networkd's that is for this device, and because of which the writer's, which is read later and
-// means it too, is not; "" if there is none.
-func (w Writer) TakenBy(l Link) string {
-	i := slices.IndexFunc(w.Before, func(m Match) bool { return m.takes(l) })
-	if i < 0 || w.Match == nil || !w.Match.could(l) {
+// OverriddenBy is the file of networkd's that is for this device, and because of which the writer's, which is read
+// later and means it too, is not; "" if there is none.
+func (w Writer) OverriddenBy(l Link) string {
+	i := slices.IndexFunc(w.Before, func(m Match) bool { return m.matches(l) })
+	if i < 0 || w.Match == nil || !w.Match.mayMatch(l) {
 		return ""
 	}
 	return w.Before[i].File
 }
 
-// Awaits reports whether it waits for a name that could be this device's.
-func (w Writer) Awaits(dev string) bool { return w.Name != "" && means(w.Name, dev) }
+// WaitsFor reports whether it waits for a name that could be this device's.
+func (w Writer) WaitsFor(dev string) bool { return w.Name != "" && nameMatches(w.Name, dev) }
 
-// means reports whether what a file has for a name could mean a device: patterns, or what a script or udev fills in.
-func means(written, dev string) bool {
+// nameMatches reports whether what a file has for a name could mean a device: patterns, or what a script or udev fills
+// in.
+func nameMatches(written, dev string) bool {
 	if others, ok := strings.CutPrefix(written, "!"); ok { // systemd.network(5), [Match]
-		return !means(others, dev)
+		return !nameMatches(others, dev)
 	}
 	return written == "" || strings.ContainsAny(written, "$%{") ||
 		slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {
@@ -94,30 +95,30 @@ func means(written, dev string) bool {
 		})
 }
 
-// spot is where administrators and their tools put such lines.
-type spot struct {
-	by     string
-	dir    string
-	suffix string // of the names that count
-	sub    string // what is looked at are the folders in dir of this pattern
-	file   string // the only file that is looked at
-	runs   runs
-	when   string // the lines take effect
+// place is where administrators and their tools put such lines.
+type place struct {
+	by        string
+	dir       string
+	suffix    string // of the names that count
+	sub       string // what is looked at are the folders in dir of this pattern
+	file      string // the only file that is looked at
+	execution execution
+	when      string // the lines take effect
 }
 
-// runs is how the lines of a place come to be run.
-type runs int
+// execution is how the lines of a place come to be run.
+type execution int
 
 const (
-	isRead     runs = iota // by a program that knows its words
-	isCommands             // so, and it has commands in it
-	isScript               // each file is a program, if it may be executed
-	isPart                 // so, by run-parts(8), which passes over most names with a dot
+	execNone     execution = iota // not at all: they are settings of a program's
+	execLines                     // settings, some of which are commands
+	execFile                      // each file is a program, if it may be executed
+	execRunParts                  // the same, by run-parts(8), which passes over most names with a dot
 )
 
-// spots are all of them. Of what packages ship below /usr only the units are looked at that are enabled, and what
+// places are all of them. Of what packages ship below /usr only the units are looked at that are enabled, and what
 // modprobe(8) is told.
-func spots() []spot {
+func places() []place {
 	const (
 		boot, up, tunnel = "at every boot", "whenever the device comes up", "whenever the tunnel comes up"
 		appears, starts  = "whenever the device appears", "whenever the unit starts"
@@ -126,87 +127,87 @@ func spots() []spot {
 		firewall, loaded = "whenever the firewall starts", "whenever the module is loaded"
 		state            = "whenever keepalived changes its state"
 	)
-	return []spot{
-		{by: "udev", dir: "etc/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
-		{by: "udev", dir: "run/udev/rules.d", suffix: ".rules", runs: isCommands, when: appears},
-		{by: "systemd unit", dir: "etc/systemd/system", suffix: ".service", runs: isCommands, when: starts},
-		{by: "systemd unit", dir: "run/systemd/system", suffix: ".service", runs: isCommands, when: starts},
-		{by: "systemd unit", dir: "etc/systemd/system", sub: "*.service.d", suffix: ".conf", runs: isCommands,
+	return []place{
+		{by: "udev", dir: "etc/udev/rules.d", suffix: ".rules", execution: execLines, when: appears},
+		{by: "udev", dir: "run/udev/rules.d", suffix: ".rules", execution: execLines, when: appears},
+		{by: "systemd unit", dir: "etc/systemd/system", suffix: ".service", execution: execLines, when: starts},
+		{by: "systemd unit", dir: "run/systemd/system", suffix: ".service", execution: execLines, when: starts},
+		{by: "systemd unit", dir: "etc/systemd/system", sub: "*.service.d", suffix: ".conf", execution: execLines,
 			when: starts},
-		{by: "systemd unit", dir: "run/systemd/system", sub: "*.service.d", suffix: ".conf", runs: isCommands,
+		{by: "systemd unit", dir: "run/systemd/system", sub: "*.service.d", suffix: ".conf", execution: execLines,
 			when: starts},
-		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: "*.d", runs: isScript, when: up},
+		{by: "networkd-dispatcher", dir: "etc/networkd-dispatcher", sub: "*.d", execution: execFile, when: up},
 		{by: "NetworkManager", dir: "etc/NetworkManager/system-connections", when: up},
 		{by: "NetworkManager", dir: "run/NetworkManager/system-connections", suffix: ".nmconnection", when: up},
-		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d", runs: isScript, when: up},
-		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/pre-up.d", runs: isScript, when: up},
-		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/no-wait.d", runs: isScript, when: up},
-		{by: "ifupdown", dir: "etc/network/interfaces.d", runs: isCommands, when: up},
-		{by: "ifupdown", file: "etc/network/interfaces", runs: isCommands, when: up}, // Proxmox's and Alpine's, too
-		{by: "ifupdown", dir: "etc/network/if-pre-up.d", runs: isPart, when: up},
-		{by: "ifupdown", dir: "etc/network/if-up.d", runs: isPart, when: up},
-		{by: "dhclient", dir: "etc/dhcp/dhclient-enter-hooks.d", runs: isCommands, when: leased},
-		{by: "dhclient", dir: "etc/dhcp/dhclient-exit-hooks.d", runs: isCommands, when: leased},
-		{by: "dhcpcd", file: "etc/dhcpcd.enter-hook", runs: isCommands, when: leased},
-		{by: "dhcpcd", file: "etc/dhcpcd.exit-hook", runs: isCommands, when: leased},
-		{by: "hotplug", dir: "etc/hotplug.d/iface", runs: isCommands, when: up}, // OpenWrt's
-		{by: "hotplug", dir: "etc/hotplug.d/net", runs: isCommands, when: appears},
+		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d", execution: execFile, when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/pre-up.d", execution: execFile, when: up},
+		{by: "NetworkManager", dir: "etc/NetworkManager/dispatcher.d/no-wait.d", execution: execFile, when: up},
+		{by: "ifupdown", dir: "etc/network/interfaces.d", execution: execLines, when: up},
+		{by: "ifupdown", file: "etc/network/interfaces", execution: execLines, when: up}, // Proxmox's and Alpine's, too
+		{by: "ifupdown", dir: "etc/network/if-pre-up.d", execution: execRunParts, when: up},
+		{by: "ifupdown", dir: "etc/network/if-up.d", execution: execRunParts, when: up},
+		{by: "dhclient", dir: "etc/dhcp/dhclient-enter-hooks.d", execution: execLines, when: leased},
+		{by: "dhclient", dir: "etc/dhcp/dhclient-exit-hooks.d", execution: execLines, when: leased},
+		{by: "dhcpcd", file: "etc/dhcpcd.enter-hook", execution: execLines, when: leased},
+		{by: "dhcpcd", file: "etc/dhcpcd.exit-hook", execution: execLines, when: leased},
+		{by: "hotplug", dir: "etc/hotplug.d/iface", execution: execLines, when: up}, // OpenWrt's
+		{by: "hotplug", dir: "etc/hotplug.d/net", execution: execLines, when: appears},
 		{by: "netplan", dir: "etc/netplan", suffix: ".yaml", when: up},
-		{by: "wg-quick", dir: "etc/wireguard", suffix: ".conf", runs: isCommands, when: tunnel},
-		{by: "OpenVPN", dir: "etc/openvpn", suffix: ".conf", runs: isCommands, when: tunnel},
-		{by: "OpenVPN", dir: "etc/openvpn/client", suffix: ".conf", runs: isCommands, when: tunnel},
-		{by: "OpenVPN", dir: "etc/openvpn/server", suffix: ".conf", runs: isCommands, when: tunnel},
-		{by: "ppp", dir: "etc/ppp/ip-up.d", runs: isPart, when: tunnel},
-		{by: "ppp", dir: "etc/ppp/ipv6-up.d", runs: isPart, when: tunnel},
-		{by: "ppp", file: "etc/ppp/ip-up", runs: isScript, when: tunnel},
-		{by: "ppp", file: "etc/ppp/ip-up.local", runs: isScript, when: tunnel},
-		{by: "libvirt", dir: "etc/libvirt/hooks", runs: isScript, when: guest},
-		{by: "libvirt", dir: "etc/libvirt/hooks", sub: "*.d", runs: isScript, when: guest},
-		{by: "keepalived", file: "etc/keepalived/keepalived.conf", runs: isCommands, when: state},
-		{by: "keepalived", dir: "etc/keepalived/conf.d", suffix: ".conf", runs: isCommands, when: state},
-		{by: "strongSwan", file: "etc/ipsec.conf", runs: isCommands, when: tunnel},
-		{by: "strongSwan", file: "etc/swanctl/swanctl.conf", runs: isCommands, when: tunnel},
-		{by: "strongSwan", dir: "etc/swanctl/conf.d", suffix: ".conf", runs: isCommands, when: tunnel},
-		{by: "wicked", dir: "etc/wicked/scripts", runs: isScript, when: up}, // SUSE's
-		{by: "Shorewall", file: "etc/shorewall/start", runs: isCommands, when: firewall},
-		{by: "Shorewall", file: "etc/shorewall/started", runs: isCommands, when: firewall},
-		{by: "profile.d", dir: "etc/profile.d", suffix: ".sh", runs: isCommands, when: "whenever somebody logs in"},
-		{by: "cloud-init", dir: "etc/cloud/cloud.cfg.d", suffix: ".cfg", runs: isCommands, when: boot},
-		{by: "cloud-init", file: "etc/cloud/cloud.cfg", runs: isCommands, when: boot},
-		{by: "cloud-init", file: "var/lib/cloud/instance/cloud-config.txt", runs: isCommands, when: boot},
-		{by: "cloud-init", dir: "var/lib/cloud/scripts/per-boot", runs: isScript, when: boot},
-		{by: "cron", dir: "etc/cron.d", runs: isCommands, when: times},
-		{by: "cron", file: "etc/crontab", runs: isCommands, when: times},
-		{by: "cron", file: "var/spool/cron/crontabs/root", runs: isCommands, when: times},
-		{by: "cron", file: "var/spool/cron/root", runs: isCommands, when: times}, // Fedora's
-		{by: "cron", file: "etc/crontabs/root", runs: isCommands, when: times},   // Alpine's
-		{by: "cron", dir: "etc/cron.hourly", runs: isPart, when: times},
-		{by: "cron", dir: "etc/cron.daily", runs: isPart, when: times},
-		{by: "cron", dir: "etc/cron.weekly", runs: isPart, when: times},
-		{by: "cron", dir: "etc/cron.monthly", runs: isPart, when: times},
+		{by: "wg-quick", dir: "etc/wireguard", suffix: ".conf", execution: execLines, when: tunnel},
+		{by: "OpenVPN", dir: "etc/openvpn", suffix: ".conf", execution: execLines, when: tunnel},
+		{by: "OpenVPN", dir: "etc/openvpn/client", suffix: ".conf", execution: execLines, when: tunnel},
+		{by: "OpenVPN", dir: "etc/openvpn/server", suffix: ".conf", execution: execLines, when: tunnel},
+		{by: "ppp", dir: "etc/ppp/ip-up.d", execution: execRunParts, when: tunnel},
+		{by: "ppp", dir: "etc/ppp/ipv6-up.d", execution: execRunParts, when: tunnel},
+		{by: "ppp", file: "etc/ppp/ip-up", execution: execFile, when: tunnel},
+		{by: "ppp", file: "etc/ppp/ip-up.local", execution: execFile, when: tunnel},
+		{by: "libvirt", dir: "etc/libvirt/hooks", execution: execFile, when: guest},
+		{by: "libvirt", dir: "etc/libvirt/hooks", sub: "*.d", execution: execFile, when: guest},
+		{by: "keepalived", file: "etc/keepalived/keepalived.conf", execution: execLines, when: state},
+		{by: "keepalived", dir: "etc/keepalived/conf.d", suffix: ".conf", execution: execLines, when: state},
+		{by: "strongSwan", file: "etc/ipsec.conf", execution: execLines, when: tunnel},
+		{by: "strongSwan", file: "etc/swanctl/swanctl.conf", execution: execLines, when: tunnel},
+		{by: "strongSwan", dir: "etc/swanctl/conf.d", suffix: ".conf", execution: execLines, when: tunnel},
+		{by: "wicked", dir: "etc/wicked/scripts", execution: execFile, when: up}, // SUSE's
+		{by: "Shorewall", file: "etc/shorewall/start", execution: execLines, when: firewall},
+		{by: "Shorewall", file: "etc/shorewall/started", execution: execLines, when: firewall},
+		{by: "profile.d", dir: "etc/profile.d", suffix: ".sh", execution: execLines, when: "whenever somebody logs in"},
+		{by: "cloud-init", dir: "etc/cloud/cloud.cfg.d", suffix: ".cfg", execution: execLines, when: boot},
+		{by: "cloud-init", file: "etc/cloud/cloud.cfg", execution: execLines, when: boot},
+		{by: "cloud-init", file: "var/lib/cloud/instance/cloud-config.txt", execution: execLines, when: boot},
+		{by: "cloud-init", dir: "var/lib/cloud/scripts/per-boot", execution: execFile, when: boot},
+		{by: "cron", dir: "etc/cron.d", execution: execLines, when: times},
+		{by: "cron", file: "etc/crontab", execution: execLines, when: times},
+		{by: "cron", file: "var/spool/cron/crontabs/root", execution: execLines, when: times},
+		{by: "cron", file: "var/spool/cron/root", execution: execLines, when: times}, // Fedora's
+		{by: "cron", file: "etc/crontabs/root", execution: execLines, when: times},   // Alpine's
+		{by: "cron", dir: "etc/cron.hourly", execution: execRunParts, when: times},
+		{by: "cron", dir: "etc/cron.daily", execution: execRunParts, when: times},
+		{by: "cron", dir: "etc/cron.weekly", execution: execRunParts, when: times},
+		{by: "cron", dir: "etc/cron.monthly", execution: execRunParts, when: times},
 		{by: "tmpfiles", dir: "etc/tmpfiles.d", suffix: ".conf", when: boot},
 		{by: "tmpfiles", dir: "run/tmpfiles.d", suffix: ".conf", when: boot},
 		{by: "tmpfiles", dir: "usr/local/lib/tmpfiles.d", suffix: ".conf", when: boot},
-		{by: "rc.local", file: "etc/rc.local", runs: isScript, when: boot},
-		{by: "rc.local", file: "etc/rc.d/rc.local", runs: isScript, when: boot},
-		{by: "init", dir: "etc/init.d", runs: isScript, when: boot},
-		{by: "modprobe", dir: "etc/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
-		{by: "modprobe", dir: "run/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
-		{by: "modprobe", dir: "usr/local/lib/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
-		{by: "modprobe", dir: "usr/lib/modprobe.d", suffix: ".conf", runs: isCommands, when: loaded},
-		{by: "tinc", dir: "etc/tinc", sub: "*", suffix: "tinc-up", runs: isScript, when: tunnel},
-		{by: "netctl", dir: "etc/netctl", runs: isCommands, when: up},
-		{by: "ifup", file: "sbin/ifup-local", runs: isScript, when: up}, // Red Hat's
-		{by: "cron", file: "etc/anacrontab", runs: isCommands, when: times},
-		{by: "local.d", dir: "etc/local.d", suffix: ".start", runs: isScript, when: boot}, // OpenRC's
-		{by: "NixOS", dir: "etc/nixos", suffix: ".nix", runs: isCommands, when: built},
+		{by: "rc.local", file: "etc/rc.local", execution: execFile, when: boot},
+		{by: "rc.local", file: "etc/rc.d/rc.local", execution: execFile, when: boot},
+		{by: "init", dir: "etc/init.d", execution: execFile, when: boot},
+		{by: "modprobe", dir: "etc/modprobe.d", suffix: ".conf", execution: execLines, when: loaded},
+		{by: "modprobe", dir: "run/modprobe.d", suffix: ".conf", execution: execLines, when: loaded},
+		{by: "modprobe", dir: "usr/local/lib/modprobe.d", suffix: ".conf", execution: execLines, when: loaded},
+		{by: "modprobe", dir: "usr/lib/modprobe.d", suffix: ".conf", execution: execLines, when: loaded},
+		{by: "tinc", dir: "etc/tinc", sub: "*", suffix: "tinc-up", execution: execFile, when: tunnel},
+		{by: "netctl", dir: "etc/netctl", execution: execLines, when: up},
+		{by: "ifup", file: "sbin/ifup-local", execution: execFile, when: up}, // Red Hat's
+		{by: "cron", file: "etc/anacrontab", execution: execLines, when: times},
+		{by: "local.d", dir: "etc/local.d", suffix: ".start", execution: execFile, when: boot}, // OpenRC's
+		{by: "NixOS", dir: "etc/nixos", suffix: ".nix", execution: execLines, when: built},
 		{by: "modules-load", dir: "etc/modules-load.d", suffix: ".conf", when: boot},
 		{by: "modules-load", file: "etc/modules", when: boot},
 	}
 }
 
-// masks are those of whose files of one name only that in the first of their folders counts.
-var masks = map[string]bool{"udev": true, "systemd unit": true, "tmpfiles": true, "modprobe": true}
+// maskedByName are those of whose files of one name only that in the first of their folders counts.
+var maskedByName = map[string]bool{"udev": true, "systemd unit": true, "tmpfiles": true, "modprobe": true}
 
 // Device is the device whose queue it sets, as far as that is known.
 func (w Writer) Device() string {
@@ -238,7 +239,7 @@ func (w Writer) When() string {
 	case "tuned":
 		return "whenever TuneD starts"
 	}
-	for _, p := range spots() {
+	for _, p := range places() {
 		if p.by == w.By {
 			return p.when
 		}
@@ -249,47 +250,47 @@ func (w Writer) When() string {
 // writers gives the lines that set something, and those that do not, though somebody meant them to. Loaded are the
 // files of settings that they have sysctl(8) read; true: at boot.
 func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
-	s := scanner{tree: t, called: map[string]bool{}, loaded: map[string]bool{}}
+	s := scanner{tree: t, visited: map[string]bool{}, loaded: map[string]bool{}}
 	seen := map[string]bool{} // Fedora's /etc/rc.local leads to another place that is looked at
 	masked := map[string]bool{}
 	off := t.cloudInitOff()
-	units, instances := t.enabled()
-	for _, p := range spots() {
+	units, instances := t.enabledUnits()
+	for _, p := range places() {
 		if p.by == "cloud-init" && off {
 			continue
 		}
 		for _, name := range t.files(p) {
-			if first := p.by + " " + path.Base(name); masks[p.by] && p.sub == "" {
+			if first := p.by + " " + path.Base(name); maskedByName[p.by] && p.sub == "" {
 				if masked[first] {
 					continue
 				}
 				masked[first] = true
 			}
 			// NetworkManager reads files of any name but these.
-			aside := p.runs == isRead && putAside.MatchString(path.Base(name))
+			aside := p.execution == execNone && asideName.MatchString(path.Base(name))
 			if to, ok := t.resolve(name); aside || ok && seen[to] {
 				continue
 			} else if ok {
 				seen[to] = true
 			}
-			if idle := t.idle(p, name); idle == "" || !putAside.MatchString(path.Base(name)) {
+			if idle := t.idleReason(p, name); idle == "" || !asideName.MatchString(path.Base(name)) {
 				devices := instances[path.Base(name)]
 				if p.sub != "" && p.by == "systemd unit" {
 					unit := strings.TrimSuffix(path.Base(path.Dir(name)), ".d")
-					if devices = instances[unit]; instance.MatchString(unit) && !strings.Contains(unit, "@.") {
+					if devices = instances[unit]; instanceUnit.MatchString(unit) && !strings.Contains(unit, "@.") {
 						_, device, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
 						devices = []string{device}
 					}
 				}
-				s.scanEach(p.by, name, p.runs, idle, devices)
+				s.scanEach(p.by, name, p.execution, idle, devices)
 			}
 		}
 	}
-	for _, name := range t.sourced() {
-		s.scanEach("ifupdown", name, isCommands, "", nil)
+	for _, name := range t.sourcedFiles() {
+		s.scanEach("ifupdown", name, execLines, "", nil)
 	}
 	for _, name := range units {
-		s.scanEach("systemd unit", name, isCommands, "", instances[path.Base(name)])
+		s.scanEach("systemd unit", name, execLines, "", instances[path.Base(name)])
 	}
 	tuned, scripts, repeats := t.tuned()
 	if repeats {
@@ -297,9 +298,9 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 	}
 	s.boot = true
 	for _, name := range scripts {
-		s.call(Writer{By: "tuned"}, name, "#!")
+		s.scanScript(Writer{By: "tuned"}, name, "#!")
 	}
-	for _, w := range slices.Concat(deduplicate(s.found), t.networkd(), t.ufw(), tuned, t.unnamed(s.loaded),
+	for _, w := range slices.Concat(deduplicate(s.found), t.networkd(), t.ufw(), tuned, t.unnamedFiles(s.loaded),
 		t.ignored()) {
 		if w.Idle != "" {
 			idle = append(idle, w)
@@ -317,7 +318,7 @@ func (t *tree) writers() (found, idle []Writer, loaded map[string]bool) {
 }
 
 // scanEach scans a file, a template of units once for each device that it is enabled for.
-func (s *scanner) scanEach(by, name string, how runs, idle string, instances []string) {
+func (s *scanner) scanEach(by, name string, how execution, idle string, instances []string) {
 	if by != "systemd unit" || len(instances) == 0 {
 		instances = []string{""}
 	}
@@ -357,7 +358,7 @@ func (t *tree) cloudInitOff() bool {
 }
 
 // files are the paths of a place's files.
-func (t *tree) files(p spot) (names []string) {
+func (t *tree) files(p place) (names []string) {
 	switch {
 	case p.file != "":
 		return []string{p.file}
@@ -366,7 +367,7 @@ func (t *tree) files(p spot) (names []string) {
 			matched, _ := path.Match(p.sub, sub)
 			// networkd-dispatcher's scripts of a link that goes down
 			if matched && sub != "off.d" && sub != "no-carrier.d" {
-				names = append(names, t.files(spot{dir: path.Join(p.dir, sub), suffix: p.suffix})...)
+				names = append(names, t.files(place{dir: path.Join(p.dir, sub), suffix: p.suffix})...)
 			}
 		}
 		return names
@@ -380,12 +381,12 @@ func (t *tree) files(p spot) (names []string) {
 // partName is what run-parts(8) runs.
 var partName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// idle says why a file of a place is not run; "" if it is.
-func (t *tree) idle(p spot, name string) string {
-	if p.runs == isPart && !partName.MatchString(path.Base(name)) {
+// idleReason says why a file of a place is not run; "" if it is.
+func (t *tree) idleReason(p place, name string) string {
+	if p.execution == execRunParts && !partName.MatchString(path.Base(name)) {
 		return NameOfNoPart
 	}
-	if p.runs == isScript || p.runs == isPart {
+	if p.execution == execFile || p.execution == execRunParts {
 		name, _ = t.resolve(name)
 		if info, err := fs.Stat(t.root, name); err == nil && info.Mode()&0o111 == 0 {
 			return NotExecutable
@@ -394,8 +395,8 @@ func (t *tree) idle(p spot, name string) string {
 	return ""
 }
 
-// sourced are the files that ifupdown is told to read besides (interfaces(5)).
-func (t *tree) sourced() (names []string) {
+// sourcedFiles are the files that ifupdown is told to read besides (interfaces(5)).
+func (t *tree) sourcedFiles() (names []string) {
 	for l := range strings.Lines(string(t.read("etc/network/interfaces"))) {
 		words := strings.Fields(l)
 		if len(words) != 2 || words[0] != "source" && words[0] != "source-directory" {
@@ -424,9 +425,9 @@ func unitDirs() []string {
 		"usr/lib/systemd/system", "lib/systemd/system"}
 }
 
-// enabled are the units of packages that are started at boot: a link leads to them, and no unit of the same name comes
-// before them (systemd.unit(5)). Instances are those of templates, by the template's name.
-func (t *tree) enabled() (names []string, instances map[string][]string) {
+// enabledUnits are the units of packages that are started at boot: a link leads to them, and no unit of the same name
+// comes before them (systemd.unit(5)). Instances are those of templates, by the template's name.
+func (t *tree) enabledUnits() (names []string, instances map[string][]string) {
 	instances = map[string][]string{}
 	seen := map[string]bool{} // links: one that leads nowhere masks those of its name in later folders
 	for _, above := range unitDirs() {
@@ -460,8 +461,8 @@ func (t *tree) enabled() (names []string, instances map[string][]string) {
 }
 
 var (
-	installed = regexp.MustCompile(`(?m)^\s*(?:WantedBy|RequiredBy|UpheldBy)\s*=\s*\S`)
-	instance  = regexp.MustCompile(`@.*\.service$`)
+	installKey   = regexp.MustCompile(`(?m)^\s*(?:WantedBy|RequiredBy|UpheldBy)\s*=\s*\S`)
+	instanceUnit = regexp.MustCompile(`@.*\.service$`)
 	// What starts no unit at boot: systemd.special(7).
 	atOtherTimes = regexp.MustCompile(
 		`^(?:sleep|suspend|hibernate|hybrid-sleep|suspend-then-hibernate|halt|poweroff|reboot|kexec|shutdown|final|` +
@@ -476,7 +477,7 @@ func (s *scanner) bootUnit(file string) (boot, timer bool) {
 	if !strings.HasSuffix(unit, ".service") {
 		unit = strings.TrimSuffix(path.Base(path.Dir(file)), ".d")
 	}
-	template := instance.ReplaceAllString(unit, "@.service")
+	template := instanceUnit.ReplaceAllString(unit, "@.service")
 	stem := strings.TrimSuffix(unit, ".service")
 	dirs := unitDirs()
 	var text []byte
@@ -497,8 +498,8 @@ func (s *scanner) bootUnit(file string) (boot, timer bool) {
 				by := path.Ext(name)
 				if by == ".timer" && strings.TrimSuffix(name, by) == stem {
 					timers = append(timers, s.read(path.Join(dir, sub, name)))
-				} else if name == unit || unit == template && instance.ReplaceAllString(name, "@.service") == unit ||
-					strings.TrimSuffix(name, by) == stem && by != ".service" {
+				} else if name == unit || strings.TrimSuffix(name, by) == stem && by != ".service" ||
+					unit == template && instanceUnit.ReplaceAllString(name, "@.service") == unit {
 					return true, false
 				}
 			}
@@ -508,7 +509,7 @@ func (s *scanner) bootUnit(file string) (boot, timer bool) {
 		boot = slices.ContainsFunc(timers, firesAtBoot)
 		return boot, !boot
 	}
-	if !installed.Match(text) {
+	if !installKey.Match(text) {
 		return true, false
 	}
 	if s.units == nil {
@@ -534,7 +535,7 @@ func firesAtBoot(text []byte) bool {
 		key, value, _ := strings.Cut(l, "=")
 		switch key, value = strings.TrimSpace(key), strings.TrimSpace(value); {
 		case key == "Persistent":
-			makesUp = isOn.MatchString(value)
+			makesUp = trueValue.MatchString(value)
 		case !strings.HasPrefix(key, "On"):
 		case value == "": // which forgets all of them
 			boot, calendar = false, false
@@ -563,28 +564,28 @@ func (t *tree) ufw() (found []Writer) {
 	if !enabled {
 		return nil
 	}
-	return t.assigned("ufw", file, "")
+	return t.assignments("ufw", file, "")
 }
 
-// unnamed are the lines of files in /etc/sysctl.d that no loader reads for their names, and no command either.
-func (t *tree) unnamed(loaded map[string]bool) (found []Writer) {
+// unnamedFiles are the lines of files in /etc/sysctl.d that no loader reads for their names, and no command either.
+func (t *tree) unnamedFiles(loaded map[string]bool) (found []Writer) {
 	for _, name := range t.list("etc/sysctl.d", "") {
 		file := path.Join("etc/sysctl.d", name)
-		if _, read := loaded[file]; !read && !strings.HasSuffix(name, ".conf") && !putAside.MatchString(name) {
-			found = append(found, t.assigned(SysctlDir, file, NameWithoutConf)...)
+		if _, read := loaded[file]; !read && !strings.HasSuffix(name, ".conf") && !asideName.MatchString(name) {
+			found = append(found, t.assignments(SysctlDir, file, NameWithoutConf)...)
 		}
 	}
 	return found
 }
 
-// putAside are names of files that somebody, or a package, does not want to be read.
-var putAside = regexp.MustCompile(
+// asideName are names of files that somebody, or a package, does not want to be read.
+var asideName = regexp.MustCompile(
 	`^\.|^README|~$|\.(?:bak|old|orig|save|off|disabled|swp|example|sample|dpkg-\w+|rpm\w+|ucf-\w+)$`)
 
-// assigned are the settings in a file with the words of sysctl.conf(5).
-func (t *tree) assigned(by, file, idle string) (found []Writer) {
+// assignments are the settings in a file with the words of sysctl.conf(5).
+func (t *tree) assignments(by, file, idle string) (found []Writer) {
 	lines := parseSysctls(t.read(file))
-	for _, s := range lines.of("/" + file) {
+	for _, s := range lines.settingsIn("/" + file) {
 		if s.Pattern == "" && !s.Keeps {
 			found = append(found, Writer{By: by, File: s.File, Line: s.Line, Sysctl: s.Sysctl, Value: s.Value,
 				Idle: idle})
@@ -593,8 +594,8 @@ func (t *tree) assigned(by, file, idle string) (found []Writer) {
 	return found
 }
 
-// tunedTrue reports whether TuneD takes a value for yes.
-func tunedTrue(value string) bool {
+// isTunedTrue reports whether TuneD takes a value for yes.
+func isTunedTrue(value string) bool {
 	return slices.Contains([]string{"1", "yes", "y", "true", "t", "on"}, strings.ToLower(strings.TrimSpace(value)))
 }
 
@@ -609,7 +610,7 @@ func (t *tree) tuned() (found []Writer, scripts []string, repeats bool) {
 	reapplies := true // its default
 	for l := range strings.Lines(string(t.read("etc/tuned/tuned-main.conf"))) {
 		if key, value, _ := strings.Cut(l, "="); strings.TrimSpace(key) == "reapply_sysctl" {
-			reapplies = tunedTrue(value)
+			reapplies = isTunedTrue(value)
 		}
 	}
 	var todo []step
@@ -648,7 +649,7 @@ func (t *tree) tuned() (found []Writer, scripts []string, repeats bool) {
 				case !ok:
 				case key == "enabled":
 					if _, said := enabled[in]; !said {
-						enabled[in] = tunedTrue(value)
+						enabled[in] = isTunedTrue(value)
 					}
 				case in == "main" && key == "include":
 					for name := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ' ' }) {

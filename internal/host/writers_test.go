@@ -400,7 +400,7 @@ func TestMeans(t *testing.T) {
 		{"OpenVPN", "eth0", "eth0", true},
 		{"wg-quick", "wg0", "eth0", false},
 	} {
-		if got := (Writer{By: c.by, Dev: c.written}).Means(Link{Name: c.dev}); got != c.want {
+		if got := (Writer{By: c.by, Dev: c.written}).Matches(Link{Name: c.dev}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -454,7 +454,7 @@ func TestOtherDevices(t *testing.T) {
 		{"etc/systemd/network/a.network", "[Match]\nType=ether\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, true},
 	} {
 		w := settings(fstest.MapFS{c.name: executable(c.text + "\n")}).Writers
-		if len(w) != 1 || w[0].Means(c.link) != c.want {
+		if len(w) != 1 || w[0].Matches(c.link) != c.want {
 			t.Errorf("%s, %s: %+v, want %v", c.text, c.link.Name, w, c.want)
 		}
 	}
@@ -490,7 +490,7 @@ func TestCards(t *testing.T) {
 	} {
 		d := settings(fstest.MapFS{c.name: file(c.text)})
 		if got := sets(d.Writers); got != c.want || slices.ContainsFunc(d.Writers,
-			func(w Writer) bool { return w.Means(card) != c.means }) {
+			func(w Writer) bool { return w.Matches(card) != c.means }) {
 			t.Errorf("%s %q: %+v, want %q, %v", c.name, c.text, d.Writers, c.want, c.means)
 		}
 	}
@@ -886,11 +886,11 @@ func TestNetworkdFiles(t *testing.T) {
 	} {
 		d := settings(c.files)
 		all := append(slices.Clone(d.Writers), d.Idle...)
-		sets := slices.ContainsFunc(d.Writers, func(w Writer) bool { return w.Means(card) && w.Qdisc == "cake" })
+		sets := slices.ContainsFunc(d.Writers, func(w Writer) bool { return w.Matches(card) && w.Qdisc == "cake" })
 		idle, taken := "", ""
 		for _, w := range all {
 			idle += w.Idle
-			taken += w.TakenBy(card)
+			taken += w.OverriddenBy(card)
 		}
 		if sets != c.sets || idle != c.idle || taken != c.taken {
 			t.Errorf("%s: sets %v, idle %q, taken by %q: %+v", name, sets, idle, taken, all)

@@ -25,7 +25,7 @@ func file() Object {
 			}
 			return ""
 		},
-		Valid: func(name string, _ Value) bool { return host.Keeps(name) },
+		Valid: func(name string, _ Value) bool { return host.IsKeptFile(name) },
 		Undo: func(f *host.Facts, at Place) {
 			if was, ok := at.Was.(Content); ok {
 				f.Files[at.Name] = was.File
