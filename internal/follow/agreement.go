@@ -16,9 +16,9 @@ type tally struct {
 	last      float64 // when it was seen last, in seconds
 }
 
-// tally adds a look to what networks have lost, and returns how they stand. What is seen past the shaper says nothing
-// of losses.
-func (f *Follower) tally(at float64, connections []Connection) map[netip.Addr]tally {
+// countLosses adds a look to what networks have lost, and returns how they stand. What is seen past the shaper says
+// nothing of losses.
+func (f *Follower) countLosses(at float64, connections []Connection) map[netip.Addr]tally {
 	const quiet = 10 // seconds, after which nothing is kept of a network
 	for to, t := range f.tallies {
 		if at-t.last > quiet {
@@ -60,8 +60,8 @@ func (f *Follower) agreement(p point, from float64) agreement {
 		tally
 		to netip.Addr
 	}
-	a, b := f.around(from), f.around(p.at)
-	beyond, _, all := f.missing(from, p.at)
+	a, b := f.pointBefore(from), f.pointBefore(p.at)
+	beyond, _, all := f.countMissing(from, p.at)
 	share, here := beyond/max(1, all), b.lost-a.lost-beyond // here: packets that the shaper has dropped
 	var each []network
 	for to, now := range b.networks {
@@ -70,18 +70,19 @@ func (f *Follower) agreement(p point, from float64) agreement {
 			each = append(each, network{t, to})
 		}
 	}
-	if public := slices.DeleteFunc(slices.Clone(each), func(n network) bool { return near(n.to) }); len(public) > 0 {
+	private := func(n network) bool { return isPrivate(n.to) }
+	if public := slices.DeleteFunc(slices.Clone(each), private); len(public) > 0 {
 		each = public
 	}
 	if len(each) < 2 {
 		return agreedLoss
 	}
-	usual := f.loss.usual / max(1, f.loss.of)
+	usual := f.loss.usualLost / max(1, f.loss.usualAll)
 	some := func(n network) bool { return n.lost >= 1+2*usual*n.all }
 	denies := func(n network) bool { return share*n.all >= toldLosses && !some(n) }
 	for _, n := range each {
 		if w := f.witnesses[n.to]; w != nil && w.passes && denies(n) {
-			f.doubted = p.at
+			f.disputedAt = p.at
 		}
 	}
 	losers, others := 0, 0. // others: packets of those who have lost none

@@ -415,11 +415,11 @@ func TestInwardSettled(t *testing.T) {
 		if link := w.link(at); at > 27 && at < 50 && (settled > link || settled < .93*link) {
 			t.Errorf("%.2f s: %.3f Mbit/s stays of %.3f, and %.3f are set", at, settled/mbit, calm/mbit, now/mbit)
 		}
-		if f.probing && !f.climbs && math.Abs(settled-calm) > 1 {
+		if f.probing && !f.hasRisen && math.Abs(settled-calm) > 1 {
 			t.Errorf("%.2f s: %.3f Mbit/s stays, not %.3f from before the probe", at, settled/mbit, calm/mbit)
 		}
 		slept := *f
-		r, _ := slept.Look(Look{At: f.before.At + 2*time.Second, Came: f.before.Came, Here: f.before.Here})
+		r, _ := slept.Look(Look{At: f.last.At + 2*time.Second, Came: f.last.Came, Here: f.last.Here})
 		if f.probing && r != f.Settled() {
 			t.Errorf("%.2f s: after a sleep in a probe %s are set, not %s", at, r, f.Settled())
 		}

@@ -12,39 +12,39 @@ import (
 func (f *Follower) cut(p point, before float64) string {
 	was := f.rate
 	if f.phase == calm || p.q > f.threshold()+f.probeWait(p) {
-		f.steps, f.waited = nil, 0 // more than a probe can have done
+		f.probeSteps, f.probeWaited = nil, 0 // more than a probe can have done
 	}
-	found, n := f.estimate(f.rising(p))
+	found, n := f.estimate(f.queueStart(p))
 	if n < minEstimated || found <= 0 {
-		found = f.out(p.at-p.rtt-p.q, p.at) * 0.9
+		found = f.sentRate(p.at-p.rtt-p.q, p.at) * 0.9
 	}
-	if found <= 0 || f.phase == calm && f.idle(p) && !f.believed(p, found) {
+	if found <= 0 || f.phase == calm && f.wasIdle(p) && !f.isPlausible(p, found) {
 		return ""
 	}
-	if len(f.steps) > 2 {
-		found = max(found, f.free()) // nothing waited while that was tried
+	if len(f.probeSteps) > 2 {
+		found = max(found, f.provenRate()) // nothing waited while that was tried
 	}
-	f.before, f.tried = before, was
-	if f.small() {
+	f.rateBefore, f.rateAtQueue = before, was
+	if f.foundNothing() {
 		// The provider's rate is what it was, or between the last two that were tried.
 		least := before / rateMargin
-		most := max(least, f.steps[max(0, len(f.steps)-2)])
-		if len(f.steps) == 1 {
+		most := max(least, f.probeSteps[max(0, len(f.probeSteps)-2)])
+		if len(f.probeSteps) == 1 {
 			most = least
 		}
 		found = max(min(found, most), least)
 	}
-	f.found = min(found, was)
-	f.phase, f.over, f.began, f.deep, f.stood, f.peak = draining, 0, false, false, p.at, 0
+	f.foundRate = min(found, was)
+	f.phase, f.queueLooks, f.wasCut, f.wasCutFar, f.queueSeenAt, f.maxWait = draining, 0, false, false, p.at, 0
 	f.drainTo(p)
 	return fmt.Sprintf("packets wait %.1f ms beyond this host", 1e3*p.q)
 }
 
-// believed says of what waits, while nothing waits here, whether it may be because the link carries only what was
+// isPlausible says of what waits, while nothing waits here, whether it may be because the link carries only what was
 // found. Where little is sent it makes a queue only of some packets, and has more often waited on the way for a moment.
-func (f *Follower) believed(p point, found float64) bool {
+func (f *Follower) isPlausible(p point, found float64) bool {
 	const little, handful, moment = 0.5, 4, 1 // of the rate; packets; seconds
-	if f.out(p.at-max(0.3, 2*p.rtt), p.at) > little*f.rate {
+	if f.sentRate(p.at-max(0.3, 2*p.rtt), p.at) > little*f.rate {
 		return true
 	}
 	from := f.seen[0].at // since then it waits
@@ -61,20 +61,20 @@ func (f *Follower) believed(p point, found float64) bool {
 // to be free, until that is seen.
 func (f *Follower) probeWait(p point) float64 {
 	above := 0.
-	if n := len(f.steps); n > 0 {
-		above = f.steps[n-1]/f.free() - 1
+	if n := len(f.probeSteps); n > 0 {
+		above = f.probeSteps[n-1]/f.provenRate() - 1
 	}
-	return max(5*maxProbeDelay, above*(p.rtt+f.hold(p)+p.lag))
+	return max(5*maxProbeDelay, above*(p.rtt+f.stepTime(p)+p.lag))
 }
 
-// rising is when the queue began to grow. Where the rate has just fallen far to drain another one, that is after it was
-// set: until then less was sent than the link carries.
-func (f *Follower) rising(p point) float64 {
+// queueStart is when the queue began to grow. Where the rate has just fallen far to drain another one, that is after it
+// was set: until then less was sent than the link carries.
+func (f *Follower) queueStart(p point) float64 {
 	const just = 1 // second
-	from, drained := p.at, f.phase == calm && (f.since-f.fall < just || f.deep && f.since-f.stood < just)
+	from, drained := p.at, f.phase == calm && (f.setAt-f.fellAt < just || f.wasCutFar && f.setAt-f.queueSeenAt < just)
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.3, 2*p.rtt); i-- {
 		o := f.seen[i]
-		if drained && o.known && o.when-o.q-o.lag < f.since {
+		if drained && o.known && o.leftAt-o.q-o.lag < f.setAt {
 			break
 		}
 		if from = o.at; o.known && o.q <= f.floor.level()+minProbedDelay/2 {
@@ -84,43 +84,43 @@ func (f *Follower) rising(p point) float64 {
 	return from
 }
 
-// drain is a look while the queue drains.
-func (f *Follower) drain(p point) string {
-	f.peak = max(f.peak, p.q)
+// lookDraining is a look while the queue drains.
+func (f *Follower) lookDraining(p point) string {
+	f.maxWait = max(f.maxWait, p.q)
 	if p.q > f.threshold() {
-		f.stood = p.at
+		f.queueSeenAt = p.at
 	}
-	if p.q > f.threshold()+f.probeWait(p) || p.at-f.since > 0.3+2*p.rtt {
-		f.steps = nil // more than a probe can have done
+	if p.q > f.threshold()+f.probeWait(p) || p.at-f.setAt > 0.3+2*p.rtt {
+		f.probeSteps = nil // more than a probe can have done
 	}
-	since, idle := f.since+p.rtt, f.idle(p) // what was sent since the cut is acknowledged from then on
-	little := p.at-f.stood > 0.3+2*p.rtt    // has stood for long, and does not go
+	since, idle := f.setAt+p.rtt, f.wasIdle(p) // what was sent since the cut is acknowledged from then on
+	little := p.at-f.queueSeenAt > 0.3+2*p.rtt // has stood for long, and does not go
 	switch {
-	case idle && f.steps == nil && f.drainedByItself(p):
-		f.found = 0
-		f.set(f.before, p)
-		f.settle(p, f.pauseFor(p))
+	case idle && f.probeSteps == nil && f.drainedByItself(p):
+		f.foundRate = 0
+		f.setRate(f.rateBefore, p)
+		f.endPhase(p, f.probePauseFor(p))
 		return "that was elsewhere, and is gone by itself"
 	case f.isGone(p), little && idle:
-		small := f.small()
-		f.set(rateMargin*f.found, p)
-		f.settle(p, 0)
-		wait := f.pauseFor(p)
+		small := f.foundNothing()
+		f.setRate(rateMargin*f.foundRate, p)
+		f.endPhase(p, 0)
+		wait := f.probePauseFor(p)
 		if small {
-			wait = min(maxProbePause, max(wait, longProbeRest*f.waited))
+			wait = min(maxProbePause, max(wait, longProbeRest*f.probeWaited))
 		}
-		f.next = p.at + wait
+		f.nextProbe = p.at + wait
 		f.floor.skip(p.at + 2*p.rtt)
-		return f.drained()
-	case f.elsewhere(p):
-		f.floor.raise(p.at, p.q, f.noise(p))
-		f.found = 0
-		f.set(f.before, p)
-		f.settle(p, probePause)
+		return f.endDraining()
+	case f.waitsElsewhere(p):
+		f.floor.raiseTo(p.at, p.q, f.noise(p))
+		f.foundRate = 0
+		f.setRate(f.rateBefore, p)
+		f.endPhase(p, probePause)
 		return "sending less has not helped: it waits elsewhere"
 	case little:
-		f.steps, f.stood = nil, p.at
-	case idle && p.q < f.peak/2, p.q <= f.threshold():
+		f.probeSteps, f.queueSeenAt = nil, p.at
+	case idle && p.q < f.maxWait/2, p.q <= f.threshold():
 		// The link may be empty at times: what is delivered says nothing of it then. While the queue stands it is not.
 		f.drainTo(p)
 		return ""
@@ -128,24 +128,24 @@ func (f *Follower) drain(p point) string {
 	if n := len(f.seen); n >= minEstimated { // a host whose looks are dear has few of them
 		since = max(since, min(p.at-max(0.2, p.rtt, 3*p.lag), f.seen[n-minEstimated].at))
 	}
-	since = max(since, f.afterFall())
-	if r, n := f.estimate(since); n >= minEstimated && r > 0 && p.at-f.since-p.rtt > p.lag {
-		f.found = min(r, f.tried)
+	since = max(since, f.firstLookAfterFall())
+	if r, n := f.estimate(since); n >= minEstimated && r > 0 && p.at-f.setAt-p.rtt > p.lag {
+		f.foundRate = min(r, f.rateAtQueue)
 		switch {
-		case f.small():
-			f.found = max(f.found, 0.98*f.before)
-		case f.steps != nil:
-			f.found = max(f.found, f.free())
+		case f.foundNothing():
+			f.foundRate = max(f.foundRate, 0.98*f.rateBefore)
+		case f.probeSteps != nil:
+			f.foundRate = max(f.foundRate, f.provenRate())
 		}
 		f.drainTo(p)
 	}
 	return ""
 }
 
-// drained reports a queue that is gone.
-func (f *Follower) drained() string {
-	waited := fmt.Sprintf("packets waited %.3g ms", 1e3*f.peak)
-	if f.rate > f.before {
+// endDraining reports a queue that is gone.
+func (f *Follower) endDraining() string {
+	waited := fmt.Sprintf("packets waited %.3g ms", 1e3*f.maxWait)
+	if f.rate > f.rateBefore {
 		return "more was tried until " + waited
 	}
 	return waited + " beyond this host"
@@ -153,14 +153,14 @@ func (f *Follower) drained() string {
 
 // drainTo sets what drains the queue within two round trips, of what was found.
 func (f *Follower) drainTo(p point) {
-	above := f.out(p.at-p.rtt, p.at)/f.found - 1
+	above := f.sentRate(p.at-p.rtt, p.at)/f.foundRate - 1
 	waits := max(0, p.q-f.floor.level()+above*p.rtt)
-	since := f.since
-	f.set(f.found*(0.99-min(maxDrainShare, waits/max(0.2, 2*p.rtt))), p)
-	if f.began {
-		f.since = since // of the first cut
+	since := f.setAt
+	f.setRate(f.foundRate*(0.99-min(maxDrainShare, waits/max(0.2, 2*p.rtt))), p)
+	if f.wasCut {
+		f.setAt = since // of the first cut
 	}
-	f.began, f.deep = true, f.deep || f.rate < farFallShare*f.tried
+	f.wasCut, f.wasCutFar = true, f.wasCutFar || f.rate < farFallShare*f.rateAtQueue
 }
 
 // estimate is what the link carries since a time, in bit/s, and from how many looks.
@@ -175,16 +175,17 @@ func (f *Follower) estimate(from float64) (rate float64, n int) {
 	return rate, len(all)
 }
 
-// afterFall is when the first look was at packets that all were sent after the rate set fell far, if there were some
-// such looks; else 0. What is known of each look is a mean, and that of packets from before and after is of neither.
-func (f *Follower) afterFall() (at float64) {
+// firstLookAfterFall is when the first look was at packets that all were sent after the rate set fell far, if there
+// were some such looks; else 0. What is known of each look is a mean, and that of packets from before and after is of
+// neither.
+func (f *Follower) firstLookAfterFall() (at float64) {
 	const some = 5 // looks
 	n := 0
 	for _, o := range slices.Backward(f.seen) {
 		if !o.known {
 			continue
 		}
-		if o.when-o.q-o.lag < f.fall {
+		if o.leftAt-o.q-o.lag < f.fellAt {
 			break
 		}
 		at, n = o.at, n+1
@@ -195,10 +196,10 @@ func (f *Follower) afterFall() (at float64) {
 	return at
 }
 
-// idle reports whether mostly nothing has waited here when that left which an estimate would be from.
-func (f *Follower) idle(p point) bool {
+// wasIdle reports whether mostly nothing has waited here when that left which an estimate would be from.
+func (f *Follower) wasIdle(p point) bool {
 	empty, all := 0, 0
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.when-p.q-max(0.2, p.rtt); i-- {
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.leftAt-p.q-max(0.2, p.rtt); i-- {
 		if all++; !f.seen[i].full {
 			empty++
 		}
@@ -206,34 +207,34 @@ func (f *Follower) idle(p point) bool {
 	return 2*empty > all
 }
 
-// elsewhere reports whether what waits does so whatever is sent: then a queue that stands still explains more than a
-// link that delivers at one rate does.
-func (f *Follower) elsewhere(p point) bool {
+// waitsElsewhere reports whether what waits does so whatever is sent: then a queue that stands still explains more than
+// a link that delivers at one rate does.
+func (f *Follower) waitsElsewhere(p point) bool {
 	var q []float64
 	var all []crossing
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].when-f.seen[i].q >= f.since; i-- { // what was sent since the cut
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].leftAt-f.seen[i].q >= f.setAt; i-- { // what was sent since the cut
 		if o := f.seen[i]; o.known {
 			q, all = append(q, o.q), append(all, o.crossing)
 		}
 	}
-	if len(all) < 8 || all[0].when-all[len(all)-1].when < max(0.3, 2*p.rtt) {
+	if len(all) < 8 || all[0].leftAt-all[len(all)-1].leftAt < max(0.3, 2*p.rtt) {
 		return false
 	}
 	rate, off := linkRate(all)
-	return rate > 0 && rate <= 0.97*f.before && stats.Deviation(q) < off/rate
+	return rate > 0 && rate <= 0.97*f.rateBefore && stats.Deviation(q) < off/rate
 }
 
 // drainedByItself reports whether our own cut explains less than half of the drop of the queue. On a link of the rate
 // that was found, a queue gets shorter by the share of that rate which is not sent.
 func (f *Follower) drainedByItself(p point) bool {
-	until := p.when - p.q // when that left here which is acknowledged now
-	less := max(0, until-f.since) * (1 - f.out(f.since, until)/f.found)
-	return f.isGone(p) && less < (f.peak-p.q)/2
+	until := p.leftAt - p.q // when that left here which is acknowledged now
+	less := max(0, until-f.setAt) * (1 - f.sentRate(f.setAt, until)/f.foundRate)
+	return f.isGone(p) && less < (f.maxWait-p.q)/2
 }
 
 // isGone reports whether no more waits than does in calm.
 func (f *Follower) isGone(p point) bool {
-	return p.q <= f.floor.level()+max(f.gone(), 3*f.floor.spread())
+	return p.q <= f.floor.level()+max(f.negligibleWait(), 3*f.floor.spread())
 }
 
 // noise is how far the queue of the last moments lies from its median, in the middle.

@@ -19,14 +19,14 @@ import (
 // several clients share what it carries: what one gets changes from second to second, and what all get does not. Where
 // each client waits for a line of its own, each gets the same all the time.
 type Finder struct {
-	seen   []glance // of late, in the order of time
-	since  float64  // when the queue began to stand; 0: there is none
-	waited float64  // when all clients waited last
-	done   float64  // until when it has been counted
+	seen         []glance // of late, in the order of time
+	queueSince   float64  // when the queue began to stand; 0: there is none
+	allWaitedAt  float64  // when all clients waited last
+	countedUntil float64  // until when it has been counted
 
-	seconds []second // with a full link, the last ones
-	lone    []share  // what one client alone got, the last looks
-	why     Reason
+	seconds    []second // with a full link, the last ones
+	loneShares []share  // what one client alone got, the last looks
+	why        Reason
 }
 
 // Reason is why a rate is not known yet.
@@ -65,26 +65,26 @@ func (r Reason) String() string {
 
 // glance is a look, as it is needed later. Times are in seconds, sizes in bits.
 type glance struct {
-	mark
-	clients   map[netip.Addr]view
-	q, most   float64 // that the least and the most of them waits
-	delivered float64 // packets
-	arrived   float64 // bits of these, if all are full
-	waiting   float64 // of those, on connections that wait for the network
-	seeming   float64 // on others' connections, which may do so
-	lost      float64
+	departure
+	clients          map[netip.Addr]clientView
+	minWait, maxWait float64 // that the least and the most of them waits
+	delivered        float64 // packets
+	arrived          float64 // bits of these, if all are full
+	waiting          float64 // of those, on connections that wait for the network
+	maybeWaiting     float64 // on others' connections, which may do so
+	lost             float64
 }
 
-// view is what a client waits, how late that is known, in seconds, and how many packets it got.
-type view struct{ q, late, got float64 }
+// clientView is what a client waits, how late that is known, in seconds, and how many packets it got.
+type clientView struct{ wait, lag, packets float64 }
 
 // second is about a second in which the link was full.
 type second struct {
-	rate float64                // bit/s
-	each map[netip.Addr]float64 // packets a second that clients got
-	told bool                   // connections that are known to have more to send got most of it
+	rate        float64                // bit/s
+	clientRates map[netip.Addr]float64 // packets a second that clients got
+	backlogged  bool                   // connections that are known to have more to send got most of it
 	// seconds that clients waited, look by look
-	waits map[netip.Addr][]float64
+	clientWaits map[netip.Addr][]float64
 }
 
 // NewFinder has seen nothing yet.
@@ -98,27 +98,28 @@ func (f *Finder) Look(l Look) {
 		case g.at <= before.at:
 			return // a clock that stands still tells nothing
 		case g.sent < before.sent || g.at-before.at > 2:
-			f.seen, f.since = nil, 0 // the counter began anew, or nobody has looked
+			f.seen, f.queueSince = nil, 0 // the counter began anew, or nobody has looked
 		}
 	}
-	f.seen = keep(append(f.seen, g), g.at-5)
-	if g.q > minStandingDelay {
-		f.waited = g.at
+	f.seen = trimLooks(append(f.seen, g), g.at-5)
+	if g.minWait > minStandingDelay {
+		f.allWaitedAt = g.at
 	}
 	switch {
 	case len(g.clients) == 0,
-		g.q <= minStandingDelay && (g.most <= visibleDelays*minStandingDelay || g.at-f.waited > seemsEmptyTime):
-		f.since = 0
-	case f.since == 0:
-		f.since, f.done = g.at, g.at+fullStartGuard
-	case g.at-fullEndGuard >= f.done+1:
-		f.count(g.at - fullEndGuard)
+		g.minWait <= minStandingDelay &&
+			(g.maxWait <= visibleDelays*minStandingDelay || g.at-f.allWaitedAt > seemsEmptyTime):
+		f.queueSince = 0
+	case f.queueSince == 0:
+		f.queueSince, f.countedUntil = g.at, g.at+fullStartGuard
+	case g.at-fullEndGuard >= f.countedUntil+1:
+		f.countSecond(g.at - fullEndGuard)
 	}
-	if n := len(f.seen); n > 1 && f.since != 0 && g.at-f.since >= fullStartGuard &&
-		g.waiting >= minWaitingShare*g.delivered &&
-		!several(g.got(), g.delivered) { // all of it is bulk data, and what is acknowledged has crossed the link
-		f.lone = append(f.lone, share{g.arrived, g.at - f.seen[n-2].at})
-		f.lone = f.lone[max(0, len(f.lone)-maxLoneLooks):]
+	if n := len(f.seen); n > 1 && f.queueSince != 0 && g.at-f.queueSince >= fullStartGuard &&
+		g.waiting >= minWaitingShare*g.delivered && !fromSeveralClients(g.packetsPerClient(), g.delivered) {
+		// All of it is bulk data, and what is acknowledged has crossed the link.
+		f.loneShares = append(f.loneShares, share{g.arrived, g.at - f.seen[n-2].at})
+		f.loneShares = f.loneShares[max(0, len(f.loneShares)-maxLoneLooks):]
 	}
 	f.why = f.reason()
 }
@@ -128,7 +129,7 @@ func (f *Finder) Found() (units.Rate, bool) {
 	if f.why != Known {
 		return 0, false
 	}
-	return units.Rate(math.Round(stats.Mean(rates(middle(f.seconds))))), true
+	return units.Rate(math.Round(stats.Mean(rates(withoutOutliers(f.seconds))))), true
 }
 
 // share is what was acknowledged from one look to the next.
@@ -138,10 +139,10 @@ type share struct{ bits, took float64 }
 // is the rate of the link or of the client's own line: one client cannot tell these apart.
 func (f *Finder) Lone() (units.Rate, bool) {
 	first, last, half := share{}, share{}, 0.
-	for _, s := range f.lone {
+	for _, s := range f.loneShares {
 		half += s.took / 2
 	}
-	for _, s := range f.lone {
+	for _, s := range f.loneShares {
 		of := &first
 		if first.took >= half {
 			of = &last
@@ -152,7 +153,7 @@ func (f *Finder) Lone() (units.Rate, bool) {
 		return 0, false
 	}
 	a, b, both := first.bits/first.took, last.bits/last.took, (first.bits+last.bits)/(2*half)
-	return units.Rate(math.Round(both)), steady(min(a, b), both, max(a, b))
+	return units.Rate(math.Round(both)), agree(min(a, b), both, max(a, b))
 }
 
 // Why says what is waited for; "" once the rate is known.
@@ -171,7 +172,8 @@ func (f *Finder) Reason() Reason { return f.why }
 
 // summarize reduces a Look to what Finder needs.
 func summarize(l Look) glance {
-	g := glance{mark: mark{l.At.Seconds(), 8 * l.Sent}, clients: map[netip.Addr]view{}, q: math.Inf(1)}
+	g := glance{departure: departure{l.At.Seconds(), 8 * l.Sent}, clients: map[netip.Addr]clientView{},
+		minWait: math.Inf(1)}
 	for _, c := range l.Connections {
 		g.delivered, g.lost = g.delivered+c.Delivered, g.lost+c.Lost
 		g.arrived += 8 * c.Delivered * c.Size
@@ -179,29 +181,29 @@ func summarize(l Look) glance {
 		case c.Waits:
 			g.waiting += c.Delivered
 		case c.Forwarded && (c.RTT-c.Base).Seconds() > minStandingDelay:
-			g.seeming += c.Delivered
+			g.maybeWaiting += c.Delivered
 		}
 		if c.Delivered == 0 {
 			continue
 		}
-		this := view{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + c.lag(), c.Delivered}
-		g.q, g.most = min(g.q, this.q), max(g.most, this.q)
+		this := clientView{max(0, (c.RTT - c.Base).Seconds()), max(1e-3, c.Base.Seconds()) + c.lag(), c.Delivered}
+		g.minWait, g.maxWait = min(g.minWait, this.wait), max(g.maxWait, this.wait)
 		if before, is := g.clients[c.To]; is {
-			if before.q < this.q {
-				this.q, this.late = before.q, before.late
+			if before.wait < this.wait {
+				this.wait, this.lag = before.wait, before.lag
 			}
-			this.got += before.got
+			this.packets += before.packets
 		}
 		g.clients[c.To] = this
 	}
 	return g
 }
 
-// got is how many packets each client got.
-func (g glance) got() map[netip.Addr]float64 {
+// packetsPerClient is how many packets each client got.
+func (g glance) packetsPerClient() map[netip.Addr]float64 {
 	all := make(map[netip.Addr]float64, len(g.clients))
 	for to, v := range g.clients {
-		all[to] = v.got
+		all[to] = v.packets
 	}
 	return all
 }
@@ -210,44 +212,45 @@ func (g glance) got() map[netip.Addr]float64 {
 func total(looks []glance) (all glance) {
 	for _, g := range looks {
 		all.delivered, all.lost = all.delivered+g.delivered, all.lost+g.lost
-		all.waiting, all.seeming = all.waiting+g.waiting, all.seeming+g.seeming
+		all.waiting, all.maybeWaiting = all.waiting+g.waiting, all.maybeWaiting+g.maybeWaiting
 	}
 	return all
 }
 
-// waits reports whether most of what is carried waits for the network, or seems to.
-func (g glance) waits() bool { return g.waiting+g.seeming >= minWaitingShare*g.delivered }
+// isWaiting reports whether most of what is carried waits for the network, or seems to.
+func (g glance) isWaiting() bool { return g.waiting+g.maybeWaiting >= minWaitingShare*g.delivered }
 
-// count takes what was seen until a time for a second more of a full link, if clients wait for the network.
-func (f *Finder) count(until float64) {
+// countSecond takes what was seen until a time for a second more of a full link, if clients wait for the network.
+func (f *Finder) countSecond(until float64) {
 	var looks []glance
 	got := map[netip.Addr]float64{}
 	for _, g := range f.seen {
-		if g.at < f.done || g.at > until {
+		if g.at < f.countedUntil || g.at > until {
 			continue
 		}
 		looks = append(looks, g)
 		for to, v := range g.clients {
-			got[to] += v.got
+			got[to] += v.packets
 		}
 	}
 	all := total(looks)
-	f.done = until
+	f.countedUntil = until
 	var most netip.Addr // who gets most is told soonest
 	for to, n := range got {
 		if n > got[most] || n == got[most] && to.Less(most) {
 			most = to
 		}
 	}
-	if !all.waits() || !several(got, all.delivered) {
+	if !all.isWaiting() || !fromSeveralClients(got, all.delivered) {
 		return
 	}
-	rate, ok := f.left(looks, most)
+	rate, ok := f.departureRate(looks, most)
 	if !ok {
 		return
 	}
-	this := second{rate: rate * all.delivered / (all.delivered + all.lost), each: got,
-		told: all.waiting >= minWaitingShare*all.delivered, waits: f.aligned(looks, got, all.delivered)}
+	this := second{rate: rate * all.delivered / (all.delivered + all.lost), clientRates: got,
+		backlogged:  all.waiting >= minWaitingShare*all.delivered,
+		clientWaits: f.alignedWaits(looks, got, all.delivered)}
 	for to := range got {
 		got[to] /= looks[len(looks)-1].at - looks[0].at
 	}
@@ -255,8 +258,9 @@ func (f *Finder) count(until float64) {
 	f.seconds = f.seconds[max(0, len(f.seconds)-keptSeconds):]
 }
 
-// several reports whether more than one client got some. Who has an address of IPv4 and one of IPv6 is one client.
-func several(got map[netip.Addr]float64, all float64) bool {
+// fromSeveralClients reports whether more than one client got some. Who has an address of IPv4 and one of IPv6 is one
+// client.
+func fromSeveralClients(got map[netip.Addr]float64, all float64) bool {
 	clients := map[bool]int{}
 	for to, n := range got {
 		if n >= minClientShare*all {
@@ -266,19 +270,19 @@ func several(got map[netip.Addr]float64, all float64) bool {
 	return max(clients[true], clients[false]) > 1
 }
 
-// left is what left the queue in bit/s, as one client's waits tell. What is acknowledged now left it some time ago,
-// which is taken to be the same for all looks.
-func (f *Finder) left(looks []glance, to netip.Addr) (rate float64, ok bool) {
+// departureRate is what left the queue in bit/s, as one client's waits tell. What is acknowledged now left it some time
+// ago, which is taken to be the same for all looks.
+func (f *Finder) departureRate(looks []glance, to netip.Addr) (rate float64, ok bool) {
 	late, n := 0., 0.
 	for _, g := range looks {
 		if v, is := g.clients[to]; is {
-			late, n = late+v.late, n+1
+			late, n = late+v.lag, n+1
 		}
 	}
 	var all []crossing
 	for _, g := range looks {
 		v, is := g.clients[to]
-		if sent, known := sentAt(f.seen, g.at-late/n-v.q); is && known {
+		if sent, known := sentAt(f.seen, g.at-late/n-v.wait); is && known {
 			all = append(all, crossing{g.at, sent})
 		}
 	}
@@ -286,14 +290,14 @@ func (f *Finder) left(looks []glance, to netip.Addr) (rate float64, ok bool) {
 	return rate, len(all) >= 6 && rate > 0
 }
 
-// middle are the seconds without those whose rates are the highest or the lowest eighth, the lowest first.
-func middle(seconds []second) []second {
+// withoutOutliers are the seconds without those whose rates are the highest or the lowest eighth, the lowest first.
+func withoutOutliers(seconds []second) []second {
 	s := slices.SortedFunc(slices.Values(seconds), func(a, b second) int { return cmp.Compare(a.rate, b.rate) })
 	return s[len(s)/8 : len(s)-len(s)/8]
 }
 
-// steady reports whether rates from low to high agree.
-func steady(low, middle, high float64) bool {
+// agree reports whether rates from low to high agree.
+func agree(low, middle, high float64) bool {
 	return high-low <= rateTolerance*middle+tolerancePackets*packetBits
 }
 
@@ -307,30 +311,30 @@ func rates(seconds []second) (all []float64) {
 // reason is why a rate is not known; Known where it is.
 func (f *Finder) reason() Reason {
 	if len(f.seconds) < neededSeconds {
-		return f.missing()
+		return f.whyTooFew()
 	}
-	m := middle(f.seconds)
-	parts, all := varies(m)
+	m := withoutOutliers(f.seconds)
+	parts, all := variation(m)
 	switch {
 	case parts < minClientVariation*stats.Mean(rates(m))/packetBits:
 		return Apart
-	case !steady(m[0].rate, m[len(m)/2].rate, m[len(m)-1].rate):
+	case !agree(m[0].rate, m[len(m)/2].rate, m[len(m)-1].rate):
 		return Ragged
 	case parts < clientVariationRatio*all:
 		return Apart
-	case !inOne(f.seconds):
+	case !inOneQueue(f.seconds):
 		return Scattered
 	}
 	return Known
 }
 
-// missing is why there are not enough seconds with a full link.
-func (f *Finder) missing() Reason {
+// whyTooFew is why there are not enough seconds with a full link.
+func (f *Finder) whyTooFew() Reason {
 	single := 0
 	looks := f.seen[max(0, len(f.seen)-20):]
 	all := total(looks)
 	for _, g := range looks {
-		if !several(g.got(), g.delivered) {
+		if !fromSeveralClients(g.packetsPerClient(), g.delivered) {
 			single++
 		}
 	}
@@ -338,11 +342,11 @@ func (f *Finder) missing() Reason {
 	switch {
 	case last.sent-first.sent <= idleRate*(last.at-first.at) || all.delivered == 0:
 		return Quiet
-	case !all.waits():
+	case !all.isWaiting():
 		return Asleep
-	case f.since == 0 && all.lost > 0.01*all.delivered:
+	case f.queueSince == 0 && all.lost > 0.01*all.delivered:
 		return Lossy
-	case f.since == 0:
+	case f.queueSince == 0:
 		return Empty
 	case 2*single > len(looks):
 		return Alone
@@ -350,11 +354,11 @@ func (f *Finder) missing() Reason {
 	return Measured
 }
 
-// varies is by how much what single clients get varies from second to second, and what all get: packets a second.
-func varies(seconds []second) (parts, all float64) {
+// variation is by how much what single clients get varies from second to second, and what all get: packets a second.
+func variation(seconds []second) (parts, all float64) {
 	each := map[netip.Addr][]float64{}
 	for i, s := range seconds {
-		for to, n := range s.each {
+		for to, n := range s.clientRates {
 			if each[to] == nil {
 				each[to] = make([]float64, len(seconds))
 			}
@@ -367,14 +371,14 @@ func varies(seconds []second) (parts, all float64) {
 	return math.Sqrt(parts), stats.Deviation(rates(seconds)) / packetBits
 }
 
-// aligned is what each client waited, look by look: of that each is told late, and not equally.
-func (f *Finder) aligned(looks []glance, got map[netip.Addr]float64, all float64) map[netip.Addr][]float64 {
+// alignedWaits is what each client waited, look by look: of that each is told late, and not equally.
+func (f *Finder) alignedWaits(looks []glance, got map[netip.Addr]float64, all float64) map[netip.Addr][]float64 {
 	each := map[netip.Addr][]float64{}
 	for to, n := range got {
 		var waits []float64
 		for _, g := range looks {
 			if v, is := g.clients[to]; is && n >= minClientShare*all {
-				if q, known := f.waitAt(to, g.at-(latestOf(g)-v.late)); known {
+				if q, known := f.waitAt(to, g.at-(maxLag(g)-v.lag)); known {
 					waits = append(waits, q)
 				}
 			}
@@ -390,30 +394,30 @@ func (f *Finder) aligned(looks []glance, got map[netip.Addr]float64, all float64
 func (f *Finder) waitAt(to netip.Addr, t float64) (float64, bool) {
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > t-fullEndGuard; i-- {
 		if v, is := f.seen[i].clients[to]; is && f.seen[i].at <= t {
-			return v.q, true
+			return v.wait, true
 		}
 	}
 	return 0, false
 }
 
-// latestOf is by how much the client's wait is late that is told last.
-func latestOf(g glance) (late float64) {
+// maxLag is by how much the client's wait is late that is told last.
+func maxLag(g glance) (late float64) {
 	for _, v := range g.clients {
-		late = max(late, v.late)
+		late = max(late, v.lag)
 	}
 	return late
 }
 
-// inOne reports whether clients waited in one queue: their waits rise and fall together. Where it is known that they
-// waited for the network it need not be asked.
-func inOne(seconds []second) bool {
+// inOneQueue reports whether clients waited in one queue: their waits rise and fall together. Where it is known that
+// they waited for the network it need not be asked.
+func inOneQueue(seconds []second) bool {
 	told := 0
 	var clients []netip.Addr
 	for _, s := range seconds {
-		if s.told {
+		if s.backlogged {
 			told++
 		}
-		for to := range s.waits {
+		for to := range s.clientWaits {
 			if !slices.Contains(clients, to) {
 				clients = append(clients, to)
 			}
@@ -427,8 +431,8 @@ func inOne(seconds []second) bool {
 		for _, b := range clients[:i] {
 			var x, y []float64
 			for _, s := range seconds {
-				if s.waits[a] != nil && s.waits[b] != nil {
-					x, y = append(x, s.waits[a]...), append(y, s.waits[b]...)
+				if s.clientWaits[a] != nil && s.clientWaits[b] != nil {
+					x, y = append(x, s.clientWaits[a]...), append(y, s.clientWaits[b]...)
 				}
 			}
 			if looks := 10; 2*len(x) >= looks*len(seconds) {

@@ -66,54 +66,54 @@ type Follower struct {
 	low, high float64 // bit/s, bounds of what it may say
 	rate      float64 // bit/s, that is set
 
-	seen    []point // of late, in the order of time
-	dropped float64 // packets, that the shaper had dropped at the last look
-	recent  recent
-	floor   floor
-	learnt  bool // the floor
-	phase   phase
-	since   float64 // when the rate was set last; while the queue drains, when it was cut first
-	found   float64 // bit/s, what the link was last found to carry; 0: not known
-	over    int     // looks in a row that saw a queue
+	seen       []point // of late, in the order of time
+	dropped    float64 // packets, that the shaper had dropped at the last look
+	recent     recent
+	floor      floor
+	floorKnown bool // enough was seen for it
+	phase      phase
+	setAt      float64 // when the rate was set last; while the queue drains, when it was cut first
+	foundRate  float64 // bit/s, what the link was last found to carry; 0: not known
+	queueLooks int     // looks in a row that saw a queue
 
 	// of the probe, or of the queue that drains
-	before float64   // bit/s, the rate before it
-	waited float64   // seconds that packets have waited long because of it
-	steps  []float64 // bit/s, that the probe has tried; none where a queue came by itself
-	empty  int       // looks of the probe that found nothing waiting here
-	next   float64   // when the next probe is due
-	moved  float64   // when the link was last found to carry another rate
-	kept   float64   // bit/s, that was found then
-	fall   float64   // when the rate that is set last fell far
-	from   float64   // bit/s, the highest that it fell from, of late
-	tried  float64   // bit/s, the rate when the queue was seen
-	began  bool      // the rate has been cut
-	deep   bool      // and by far
-	stood  float64   // when the queue was last above the threshold
-	peak   float64   // seconds, the most that packets have waited since the cut
+	rateBefore  float64   // bit/s, the rate before it
+	probeWaited float64   // seconds that packets have waited long because of it
+	probeSteps  []float64 // bit/s, that the probe has tried; none where a queue came by itself
+	emptyLooks  int       // looks of the probe that found nothing waiting here
+	nextProbe   float64   // when the next probe is due
+	movedAt     float64   // when the link was last found to carry another rate
+	movedRate   float64   // bit/s, that was found then
+	fellAt      float64   // when the rate that is set last fell far
+	fellFrom    float64   // bit/s, the highest that it fell from, of late
+	rateAtQueue float64   // bit/s, the rate when the queue was seen
+	wasCut      bool      // the rate has been cut
+	wasCutFar   bool      // and by far
+	queueSeenAt float64   // when the queue was last above the threshold
+	maxWait     float64   // seconds, the most that packets have waited since the cut
 
 	loss    losses
 	tallies map[netip.Addr]*tally
 
-	witnesses map[netip.Addr]*witness
-	sure      float64 // bit/s, the last rate that nobody has disputed
-	doubted   float64 // when somebody disputed a lower one; 0: nobody has
+	witnesses      map[netip.Addr]*witness
+	undisputedRate float64 // bit/s, the last rate that nobody has disputed
+	disputedAt     float64 // when somebody disputed a lower one; 0: nobody has
 
-	cleared bool    // a queue that may have stood at the start has been looked for
-	lowest  float64 // the shortest RTT that was seen meanwhile
-	fell    float64 // and when
+	hasDipped   bool    // a queue that may have stood at the start has been looked for
+	dipMinRTT   float64 // the shortest RTT that was seen meanwhile
+	dipMinRTTAt float64 // and when
 }
 
 // point is a look, as it is needed later.
 type point struct {
-	mark
+	departure
 	crossing            // of what is acknowledged
 	own, q      float64 // seconds
 	rtt         float64 // without a queue, of the connection that q is of
-	shortest    float64 // RTT of all connections, with what they wait
+	minRTT      float64 // RTT of all connections, with what they wait
 	lag         float64 // seconds by which q is known late
 	full, known bool
-	alone       bool // one connection moved at most
+	isSingle    bool // one connection moved at most
 
 	delivered, lost, dropped float64 // packets, since the start
 	networks                 map[netip.Addr]tally
@@ -131,8 +131,8 @@ const (
 
 // New follows a link on which a rate is set, between two others, all in bit/s.
 func New(rate, low, high units.Rate) *Follower {
-	return &Follower{rate: float64(rate), kept: float64(rate), sure: float64(rate), low: float64(low),
-		high: float64(high), moved: -movedPauseDivisor * probePause, recent: recent{},
+	return &Follower{rate: float64(rate), movedRate: float64(rate), undisputedRate: float64(rate), low: float64(low),
+		high: float64(high), movedAt: -movedPauseDivisor * probePause, recent: recent{},
 		tallies: map[netip.Addr]*tally{}, witnesses: map[netip.Addr]*witness{}}
 }
 
@@ -162,34 +162,34 @@ func (f *Follower) Look(l Look) (rate units.Rate, why string) {
 			f.forget() // the counter began anew, or nobody has looked: sleep, suspend, another queue
 		}
 	}
-	f.seen = keep(append(f.seen, p), p.at-3)
+	f.seen = trimLooks(append(f.seen, p), p.at-3)
 	if !p.known {
-		return f.Rate(), f.unknown(p)
+		return f.Rate(), f.lookUnknown(p)
 	}
-	f.over = f.count(p)
-	f.hear(p, waits)
+	f.queueLooks = f.countQueueLooks(p)
+	f.hearWitnesses(p, waits)
 	if n := len(f.seen); n > 1 && f.phase != calm && p.q > f.floor.level()+longProbeDelay {
-		f.waited += p.at - f.seen[n-2].at
+		f.probeWaited += p.at - f.seen[n-2].at
 	}
 	switch f.phase {
 	case draining:
-		why = f.drain(p)
+		why = f.lookDraining(p)
 	case probing:
-		why = f.probe(p)
+		why = f.lookProbing(p)
 	case clearing:
-		why = f.clear(p)
+		why = f.lookClearing(p)
 	case yielding:
-		why = f.yielded(p)
+		why = f.lookYielding(p)
 	default:
-		why = f.rise(p)
+		why = f.lookCalm(p)
 	}
 	return f.Rate(), why
 }
 
 // point sums a look up, and says what each network has seen.
 func (f *Follower) point(l Look) (p point, waits []wait) {
-	p = point{mark: mark{l.At.Seconds(), 8 * l.Sent}, own: l.Own.Seconds(), full: l.Backlog > 0,
-		alone: len(l.Connections) < 2}
+	p = point{departure: departure{l.At.Seconds(), 8 * l.Sent}, own: l.Own.Seconds(), full: l.Backlog > 0,
+		isSingle: len(l.Connections) < 2}
 	if n := len(f.seen); n > 0 {
 		p.delivered, p.lost, p.dropped = f.seen[n-1].delivered, f.seen[n-1].lost, f.seen[n-1].dropped
 	}
@@ -201,26 +201,26 @@ func (f *Follower) point(l Look) (p point, waits []wait) {
 		}
 	}
 	p.delivered += all
-	p.networks = f.tally(p.at, l.Connections)
+	p.networks = f.countLosses(p.at, l.Connections)
 	if all > 0 {
 		p.dropped += max(0, l.Dropped-f.dropped) * here / all
 		f.dropped = l.Dropped
 	}
-	return p, f.queue(&p, l.Connections)
+	return p, f.queueSeen(&p, l.Connections)
 }
 
 // wait is what a connection has seen of queues, in seconds.
 type wait struct {
-	took
+	recentRTT
 	q, base float64
 	behind  bool
 	to      netip.Addr // of the client's network
 }
 
-// queue says of a look what connections have seen of a queue beyond this host, if they have seen anything, and what
+// queueSeen says of a look what connections have seen of a queue beyond this host, if they have seen anything, and what
 // each network has. The queue is what a quarter of the networks see less of: those that something else slows down see
 // more. A network sees what a quarter of its connections see less of.
-func (f *Follower) queue(p *point, connections []Connection) (waits []wait) {
+func (f *Follower) queueSeen(p *point, connections []Connection) (waits []wait) {
 	exact := false
 	for _, c := range connections {
 		t, known := f.recent.rtt(p.at, f.rate, c)
@@ -229,54 +229,54 @@ func (f *Follower) queue(p *point, connections []Connection) (waits []wait) {
 		}
 		w := wait{t, t.rtt - c.Base.Seconds(), c.Base.Seconds(), c.Past, c.To}
 		if !c.Past {
-			w.q -= f.ownOf(p.at-t.rtt-t.lag, t.lag, p.own)
+			w.q -= f.ownWaitAround(p.at-t.rtt-t.lag, t.lag, p.own)
 		}
 		waits = append(waits, w)
-		exact = exact || c.Past && t.firm
+		exact = exact || c.Past && t.enough
 	}
 	f.recent.forget(p.at)
 	if exact { // a seldom packet of this host's own has seen what was long ago
-		waits = slices.DeleteFunc(waits, func(w wait) bool { return !w.firm })
+		waits = slices.DeleteFunc(waits, func(w wait) bool { return !w.enough })
 	}
-	waits = ofTheWorld(waits)
+	waits = withoutPrivate(waits)
 	if len(waits) == 0 {
 		return nil
 	}
 	least := math.Inf(1) // of this host's own connections, which wait in both queues
-	p.shortest = least
+	p.minRTT = least
 	for _, w := range waits {
 		if !w.behind {
 			least = min(least, max(0, w.rtt-w.base))
 		}
-		p.shortest = min(p.shortest, w.rtt)
+		p.minRTT = min(p.minRTT, w.rtt)
 	}
-	waits = ofNetworks(waits)
+	waits = perNetwork(waits)
 	w := waits[len(waits)/4]
 	p.q, p.rtt, p.lag, p.known = max(0, min(w.q, least)), max(1e-3, w.base), w.lag, true
-	p.when = p.at - p.rtt - p.lag
-	p.came = f.sentAt(p.when - p.q)
+	p.leftAt = p.at - p.rtt - p.lag
+	p.leftBits = f.sentAt(p.leftAt - p.q)
 	return waits
 }
 
 // carrierNAT are the addresses within a provider's network, and of many overlays (RFC 6598).
 var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
-// near reports whether a network is of private use.
-func near(to netip.Addr) bool {
+// isPrivate reports whether a network is of private use.
+func isPrivate(to netip.Addr) bool {
 	return to.IsPrivate() || to.IsLinkLocalUnicast() || carrierNAT.Contains(to)
 }
 
-// ofTheWorld leaves out networks of private use, unless there are no others: what goes to a neighbour does not pass the
-// provider.
-func ofTheWorld(waits []wait) []wait {
-	if all := slices.DeleteFunc(slices.Clone(waits), func(w wait) bool { return near(w.to) }); len(all) > 0 {
+// withoutPrivate leaves out networks of private use, unless there are no others: what goes to a neighbour does not pass
+// the provider.
+func withoutPrivate(waits []wait) []wait {
+	if all := slices.DeleteFunc(slices.Clone(waits), func(w wait) bool { return isPrivate(w.to) }); len(all) > 0 {
 		return all
 	}
 	return waits
 }
 
-// ofNetworks leaves one wait for each network, so that nobody counts for more by more connections. They are in order.
-func ofNetworks(waits []wait) (each []wait) {
+// perNetwork leaves one wait for each network, so that nobody counts for more by more connections. They are in order.
+func perNetwork(waits []wait) (each []wait) {
 	slices.SortStableFunc(waits, func(a, b wait) int { return cmp.Compare(a.q, b.q) })
 	of, before := map[netip.Addr]int{}, map[netip.Addr]int{}
 	for _, w := range waits {
@@ -291,18 +291,18 @@ func ofNetworks(waits []wait) (each []wait) {
 	return each
 }
 
-// ownOf is what packets waited here when those left of which an RTT is the mean, some time around t. A queue that has
-// just begun here would seem to stand beyond this host otherwise.
-func (f *Follower) ownOf(t, around, now float64) float64 {
-	own := f.ownAt(t, now)
-	if f.ownAt(t-around, now) > 0 {
+// ownWaitAround is what packets waited here when those left of which an RTT is the mean, some time around t. A queue
+// that has just begun here would seem to stand beyond this host otherwise.
+func (f *Follower) ownWaitAround(t, around, now float64) float64 {
+	own := f.ownWaitAt(t, now)
+	if f.ownWaitAt(t-around, now) > 0 {
 		return own
 	}
-	return max(own, f.ownAt(t+around, now))
+	return max(own, f.ownWaitAt(t+around, now))
 }
 
-// ownAt is what packets waited here at a time.
-func (f *Follower) ownAt(t, now float64) float64 {
+// ownWaitAt is what packets waited here at a time.
+func (f *Follower) ownWaitAt(t, now float64) float64 {
 	for i := len(f.seen) - 1; i >= 0; i-- {
 		if o := f.seen[i]; o.at <= t {
 			next, at := now, o.at
@@ -326,23 +326,23 @@ func (f *Follower) forget() {
 	if f.phase != calm {
 		f.rate = f.settled()
 	}
-	f.seen, f.phase, f.over, f.floor, f.learnt = nil, calm, 0, floor{}, false
+	f.seen, f.phase, f.queueLooks, f.floor, f.floorKnown = nil, calm, 0, floor{}, false
 	clear(f.recent)
 	clear(f.witnesses)
-	f.kept, f.sure, f.doubted = f.rate, f.rate, 0
-	f.next, f.loss.began, f.loss.cuts = 0, 0, 0
+	f.movedRate, f.undisputedRate, f.disputedAt = f.rate, f.rate, 0
+	f.nextProbe, f.loss.beganAt, f.loss.cuts = 0, 0, 0
 }
 
 // settled is the rate to keep where an event or a probe does not come to its end.
 func (f *Follower) settled() float64 {
-	if f.phase == draining && f.found > 0 {
-		return f.bound(rateMargin * f.found)
+	if f.phase == draining && f.foundRate > 0 {
+		return f.clamp(rateMargin * f.foundRate)
 	}
-	return f.before
+	return f.rateBefore
 }
 
-// unknown is a look at which no connection moved. Nothing can be learnt from it.
-func (f *Follower) unknown(p point) string {
+// lookUnknown is a look at which no connection moved. Nothing can be learnt from it.
+func (f *Follower) lookUnknown(p point) string {
 	const patience = 1 // seconds without a word
 	if f.phase == calm {
 		return ""
@@ -352,15 +352,15 @@ func (f *Follower) unknown(p point) string {
 			return ""
 		}
 	}
-	f.set(f.settled(), p)
-	f.settle(p, probePause)
+	f.setRate(f.settled(), p)
+	f.endPhase(p, probePause)
 	return "no connection moves"
 }
 
-// count is how many looks in a row have seen a queue.
-func (f *Follower) count(p point) int {
+// countQueueLooks is how many looks in a row have seen a queue.
+func (f *Follower) countQueueLooks(p point) int {
 	if p.q > f.threshold() {
-		return f.over + 1
+		return f.queueLooks + 1
 	}
 	return 0
 }
@@ -369,19 +369,19 @@ func (f *Follower) count(p point) int {
 func (f *Follower) threshold() float64 {
 	least := minQueueDelay
 	if f.phase == probing {
-		least = f.gone()
+		least = f.negligibleWait()
 	}
 	return f.floor.level() + max(least, 5*f.floor.spread())
 }
 
-// gone is what is no queue yet while more is tried, in seconds: on a slow link, half of a packet's own time.
-func (f *Follower) gone() float64 {
+// negligibleWait is what is no queue yet while more is tried, in seconds: on a slow link, half of a packet's own time.
+func (f *Follower) negligibleWait() float64 {
 	const most, share = 2e-3, 0.5
 	return max(minProbedDelay, min(most, share*packetBits/f.rate))
 }
 
-// out is what was sent from one time to another, in bit/s.
-func (f *Follower) out(from, to float64) float64 {
+// sentRate is what was sent from one time to another, in bit/s.
+func (f *Follower) sentRate(from, to float64) float64 {
 	a, b := f.sentAt(from), f.sentAt(to)
 	if to <= from {
 		return 0
@@ -406,30 +406,30 @@ func (f *Follower) sentAt(t float64) float64 {
 	return first.sent + f.rate*(t-first.at)
 }
 
-// settle ends an event or a probe. The next probe may begin after a pause, in seconds.
-func (f *Follower) settle(p point, pause float64) {
-	f.conclude(p)
-	f.phase, f.over, f.next = calm, 0, p.at+pause
-	if math.Abs(f.rate-f.kept) > movedShare*f.kept {
-		f.moved, f.kept = p.at, f.rate
-		f.floor.moved()
+// endPhase ends an event or a probe. The next probe may begin after a pause, in seconds.
+func (f *Follower) endPhase(p point, pause float64) {
+	f.noteUndisputed(p)
+	f.phase, f.queueLooks, f.nextProbe = calm, 0, p.at+pause
+	if math.Abs(f.rate-f.movedRate) > movedShare*f.movedRate {
+		f.movedAt, f.movedRate = p.at, f.rate
+		f.floor.noteNewRate()
 	}
 }
 
-// pauseFor is how long to pause before the next probe, in seconds.
-func (f *Follower) pauseFor(p point) float64 {
-	return min(probePause, max(minProbePause, (p.at-f.moved)/movedPauseDivisor))
+// probePauseFor is how long to pause before the next probe, in seconds.
+func (f *Follower) probePauseFor(p point) float64 {
+	return min(probePause, max(minProbePause, (p.at-f.movedAt)/movedPauseDivisor))
 }
 
-func (f *Follower) bound(r float64) float64 { return max(f.low, min(f.high, r)) }
+func (f *Follower) clamp(r float64) float64 { return max(f.low, min(f.high, r)) }
 
-func (f *Follower) set(r float64, p point) {
-	r = f.bound(max(r, f.undisputed(p.at)))
+func (f *Follower) setRate(r float64, p point) {
+	r = f.clamp(max(r, f.minUndisputed(p.at)))
 	if r < farFallShare*f.rate {
-		if p.at-f.fall > recentFallTime || f.from < f.rate {
-			f.from = f.rate
+		if p.at-f.fellAt > recentFallTime || f.fellFrom < f.rate {
+			f.fellFrom = f.rate
 		}
-		f.fall = p.at
+		f.fellAt = p.at
 	}
-	f.rate, f.since = r, p.at
+	f.rate, f.setAt = r, p.at
 }

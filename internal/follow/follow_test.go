@@ -214,7 +214,7 @@ func TestFloor(t *testing.T) {
 		q, want float64 // ms
 	}{{false, 20, 2, 2}, {false, 20, 5, 2}, {true, 2, 4, 2}, {false, 4, 4, 4}, {false, 70, 1, 1}} {
 		if c.moved {
-			f.moved()
+			f.noteNewRate()
 		}
 		if learn(c.seconds, c.q/1e3); math.Abs(ms(f.level())-c.want) > 1e-9 {
 			t.Errorf("after %.0f s, with %g ms of late: %.3f ms, and not %g", at, c.q, ms(f.level()), c.want)
@@ -286,7 +286,7 @@ func TestDroppedHere(t *testing.T) {
 					Base: 48 * time.Millisecond, Rate: 5000, Delivered: 97, Lost: 3, Acks: uint32(50 * i),
 					Past: behind, Samples: uint32(5 * i), Sum: 5 * time.Duration(i) * 48 * time.Millisecond}}})
 		}
-		if beyond, _, _ := f.missing(.18, .38); beyond > 0 != behind || behind && math.Abs(beyond-30) > 1 {
+		if beyond, _, _ := f.countMissing(.18, .38); beyond > 0 != behind || behind && math.Abs(beyond-30) > 1 {
 			t.Errorf("behind %v: %.1f packets were lost beyond this host, of 30", behind, beyond)
 		}
 	}
@@ -316,7 +316,8 @@ func TestOddLooks(t *testing.T) {
 			return at(time.Duration(i*i)*time.Second, float64(i)*1e6, 50*time.Millisecond, 48*time.Millisecond)
 		},
 		"the clock goes back": func(i int) Look {
-			return at(time.Duration(1000-i)*20*time.Millisecond, float64(i)*1e5, 300*time.Millisecond, 48*time.Millisecond)
+			return at(time.Duration(1000-i)*20*time.Millisecond, float64(i)*1e5, 300*time.Millisecond,
+				48*time.Millisecond)
 		},
 		"the counter begins anew": func(i int) Look {
 			return at(time.Duration(i)*20*time.Millisecond, float64(i%10)*1e5, 50*time.Millisecond, 48*time.Millisecond)
@@ -396,7 +397,7 @@ func TestSettled(t *testing.T) {
 func TestOwnQueueBegins(t *testing.T) {
 	waits := func(own ...float64) (seen []point) {
 		for i, own := range own {
-			seen = append(seen, point{mark: mark{at: 1 + float64(i)/10}, own: own})
+			seen = append(seen, point{departure: departure{at: 1 + float64(i)/10}, own: own})
 		}
 		return seen
 	}
@@ -412,7 +413,7 @@ func TestOwnQueueBegins(t *testing.T) {
 		"it has stood for long": {stands, 1.2, .1, .02},
 	} {
 		f := &Follower{seen: c.seen}
-		if got := f.ownOf(c.t, c.around, .02); math.Abs(got-c.want) > 1e-9 {
+		if got := f.ownWaitAround(c.t, c.around, .02); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %g s, want %g", name, got, c.want)
 		}
 	}
@@ -425,12 +426,13 @@ func TestRisingAfterDrained(t *testing.T) {
 		want float64
 	}{"far below": {true, 10.4}, "little below": {false, 10.3}} {
 		f := New(60e6, 10e6, 400e6)
-		f.phase, f.deep, f.stood, f.since = calm, c.deep, 10.1, 10.25
+		f.phase, f.wasCutFar, f.queueSeenAt, f.setAt = calm, c.deep, 10.1, 10.25
 		for i := range 5 {
 			at := 10.1 + float64(i)/10
-			f.seen = append(f.seen, point{mark: mark{at: at}, crossing: crossing{when: at - .05}, q: .01, known: true})
+			f.seen = append(f.seen, point{departure: departure{at: at}, crossing: crossing{leftAt: at - .05}, q: .01,
+				known: true})
 		}
-		if got := f.rising(point{mark: mark{at: 10.5}, rtt: .15}); math.Abs(got-c.want) > 1e-9 {
+		if got := f.queueStart(point{departure: departure{at: 10.5}, rtt: .15}); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: since %g s, want %g", name, got, c.want)
 		}
 	}

@@ -23,49 +23,49 @@ import (
 // A tunnel makes packets larger or smaller between the link and the shaper. So the rate is the shaper's, the ceiling is
 // the link's, and size is what lies between the two.
 type Inward struct {
-	low, high float64 // bit/s, bounds of what it may say
-	rate      float64 // bit/s, that is set
-	told      float64 // bit/s, what the link is said to deliver
-	top       float64 // bit/s, what it may deliver at most
-	share     float64 // of what it delivers that is planned for
-	ceiling   float64 // bit/s, what it does
-	tunnels   bool
-	size      float64 // what the link delivers for each bit that comes to the shaper
+	low, high   float64 // bit/s, bounds of what it may say
+	rate        float64 // bit/s, that is set
+	toldRate    float64 // bit/s, what the link is said to deliver
+	maxLinkRate float64 // bit/s, what it may deliver at most
+	share       float64 // of what it delivers that is planned for
+	linkRate    float64 // bit/s, what it does
+	tunnels     bool
+	size        float64 // what the link delivers for each bit that comes to the shaper
 
-	before   *Look     // the last one
-	now      stretch   // that goes on
-	seen     []stretch // the last ones, since the rate was set
-	since    float64   // seconds, when that was
-	draining bool
-	kept     float64 // bit/s, the rate for afterwards
-	doubted  float64 // seconds, until when a flat line tells nothing
+	last             *Look     // the last one
+	current          stretch   // that goes on
+	seen             []stretch // the last ones, since the rate was set
+	setAt            float64   // seconds, when that was
+	draining         bool
+	rateAfter        float64 // bit/s, the rate for afterwards
+	flatIgnoredUntil float64 // seconds, until when a flat line tells nothing
 
-	bad      float64 // bit/s, a rate that was too high
-	downs    int     // steps since then
-	until    float64 // seconds, until when it is not tried again
-	patience float64 // seconds, how long that was
+	tooHigh      float64 // bit/s, a rate that was too high
+	stepsDown    int     // steps since then
+	tooHighUntil float64 // seconds, until when it is not tried again
+	tooHighPause float64 // seconds, how long that was
 
 	move
 }
 
 // stretch is what the link delivered in a tenth of a second or some more, and what came to the shaper.
 type stretch struct {
-	took, bits, here float64 // seconds and bits
-	looks, waiting   int     // and those that found something in the shaper
+	seconds, bits, shaperBits float64 // seconds and bits
+	looks, waiting            int     // and those that found something in the shaper
 }
 
-func (s stretch) rate() float64 { return s.bits / s.took }
+func (s stretch) rate() float64 { return s.bits / s.seconds }
 
 // full reports whether something waited in the shaper most of the time.
 func (s stretch) full() bool { return 2*s.waiting > s.looks }
 
 // packets is what a packet or two more or less make of its rate, in bit/s.
-func (s stretch) packets() float64 { return fullTolerancePackets * packetBits / s.took }
+func (s stretch) packets() float64 { return fullTolerancePackets * packetBits / s.seconds }
 
-// merge is several in a row as one.
-func merge(all ...stretch) (s stretch) {
+// mergeStretches is several in a row as one.
+func mergeStretches(all ...stretch) (s stretch) {
 	for _, a := range all {
-		s.took, s.bits, s.here = s.took+a.took, s.bits+a.bits, s.here+a.here
+		s.seconds, s.bits, s.shaperBits = s.seconds+a.seconds, s.bits+a.bits, s.shaperBits+a.shaperBits
 		s.looks, s.waiting = s.looks+a.looks, s.waiting+a.waiting
 	}
 	return s
@@ -81,11 +81,11 @@ type Told struct {
 // NewInward begins with a rate, in bit/s.
 func NewInward(rate units.Rate, t Told) *Inward {
 	told := float64(t.Link)
-	f := &Inward{rate: float64(rate), low: float64(t.Low), high: float64(t.High), told: told, ceiling: told,
-		top: max(told, float64(t.High)/topMargin), share: float64(t.Usual) / told, patience: retryPause, size: 1,
-		move: newMove(t.High > t.Link || rate < t.Usual)}
+	f := &Inward{rate: float64(rate), low: float64(t.Low), high: float64(t.High), toldRate: told, linkRate: told,
+		maxLinkRate: max(told, float64(t.High)/topMargin), share: float64(t.Usual) / told, size: 1,
+		tooHighPause: retryPause, move: newMove(t.High > t.Link || rate < t.Usual)}
 	if rate < t.Usual { // a follower has left it so, of a link that had become slower
-		f.ceiling = float64(rate) / f.share
+		f.linkRate = float64(rate) / f.share
 	}
 	return f
 }
@@ -110,78 +110,81 @@ func (f *Inward) settled() float64 {
 	r := f.rate
 	switch {
 	case f.draining:
-		r = f.kept
+		r = f.rateAfter
 	case f.probing: // what it has found counts
-		r = f.ratio * f.ceiling
+		r = f.rateRatio * f.linkRate
 	}
-	return max(f.least(), min(f.most(), r))
+	return max(f.minRate(), min(f.maxRate(), r))
 }
 
 // Calm reports whether nothing is under way: no queue drains, and no more is let go than is thought to come. Nor is the
 // link thought to deliver less than may be set.
-func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.fell == 0 }
+func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.rateBeforeFall == 0 }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
 func (f *Inward) Look(l Look) (rate units.Rate, why string) {
-	if f.before == nil {
-		f.before = &l
+	if f.last == nil {
+		f.last = &l
 		return f.Rate(), ""
 	}
-	took, came, here := (l.At - f.before.At).Seconds(), 8*(l.Came-f.before.Came), 8*(l.Here-f.before.Here)
+	took, came, here := (l.At - f.last.At).Seconds(), 8*(l.Came-f.last.Came), 8*(l.Here-f.last.Here)
 	if took <= 0 {
 		return f.Rate(), "" // a clock that stands still tells nothing
 	}
-	f.before = &l
+	f.last = &l
 	if came < 0 || here < 0 || took > 1 {
 		// The counter began anew, or nobody has looked: sleep, suspend, another queue.
-		f.now, f.seen = stretch{}, nil
+		f.current, f.seen = stretch{}, nil
 		if f.draining || f.probing {
-			f.end(l.At.Seconds())
+			f.endPhase(l.At.Seconds())
 		}
 		return f.Rate(), ""
 	}
-	f.now.took, f.now.bits, f.now.here, f.now.looks = f.now.took+took, f.now.bits+came, f.now.here+here, f.now.looks+1
+	f.current.seconds += took
+	f.current.bits += came
+	f.current.shaperBits += here
+	f.current.looks++
 	if l.Backlog > 0 {
-		f.now.waiting++
+		f.current.waiting++
 	}
-	if f.now.took < max(minStretchTime, minStretchPackets*packetBits/f.rate) {
+	if f.current.seconds < max(minStretchTime, minStretchPackets*packetBits/f.rate) {
 		return f.Rate(), ""
 	}
 	f.noteFull(l.At.Seconds())
-	if l.At.Seconds() > f.since+f.moment() {
-		f.seen = append(f.seen, f.now)
+	if l.At.Seconds() > f.setAt+f.responseTime() {
+		f.seen = append(f.seen, f.current)
 		f.seen = f.seen[max(0, len(f.seen)-recentStretches):]
-		why = f.judge(l.At.Seconds())
+		why = f.lookAtStretches(l.At.Seconds())
 	}
-	f.now = stretch{}
+	f.current = stretch{}
 	return f.Rate(), why
 }
 
-// judge looks at the last stretches.
-func (f *Inward) judge(at float64) string {
-	f.sizes()
-	if line, swing, fell := f.falls(at); fell {
-		if f.below(line) {
-			return f.lowest(line, swing, at)
+// lookAtStretches looks at the last stretches.
+func (f *Inward) lookAtStretches(at float64) string {
+	f.measureSize()
+	if line, swing, fell := f.detectFall(at); fell {
+		if f.isBelowLowest(line) {
+			return f.setLowest(line, swing, at)
 		}
-		f.fall(line, swing, at)
-		return slower(line)
+		f.testFall(line, swing, at)
+		return slowerText(line)
 	}
-	if f.fell > 0 && !f.draining {
-		return f.doubts(at)
+	if f.rateBeforeFall > 0 && !f.draining {
+		return f.resolveDoubt(at)
 	}
 	if f.probing {
-		return f.probed(at)
+		return f.lookProbing(at)
 	}
 	f.learn(at)
 	touched, hidden, bound, most, still := 0, 0, 0, 0., len(f.seen) >= flatStretches
 	for i, s := range f.seen {
-		fills := f.fills(s)
+		fills := f.fillsLink(s)
 		most = max(most, s.rate())
 		if fills {
 			touched++
 		}
-		if f.beside(s) {
+		if f.exceedsProvider(s) {
 			hidden++
 		}
 		if s.full() {
@@ -190,72 +193,72 @@ func (f *Inward) judge(at float64) string {
 		still = still && (fills || i < len(f.seen)-flatStretches)
 	}
 	switch {
-	case f.draining && f.drained():
-		f.end(at)
+	case f.draining && f.isDrained():
+		f.endPhase(at)
 		return "the queue in front of this host has drained"
-	case f.draining && at-f.since > f.longest():
+	case f.draining && at-f.setAt > f.maxDrainDuration():
 		f.giveUp(at)
 		return "sending less has not helped"
 	case f.draining:
 		return ""
 	case still:
-		f.tooMuch(at)
-		f.drain(f.rate-stepDown*f.ceiling/f.size, max(f.least(), drainShare*f.ceiling/f.size), at)
-		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.ceiling/1e6)
-	case touched > maxRecentFull && f.rate > f.least():
-		f.tooMuch(at)
-		f.set(f.rate-float64(f.downs)*stepDown*f.ceiling/f.size, at)
+		f.noteTooHigh(at)
+		f.drain(f.rate-stepDown*f.linkRate/f.size, max(f.minRate(), drainShare*f.linkRate/f.size), at)
+		return fmt.Sprintf("packets wait in front of this host: %.4g Mbit/s come all the time", f.linkRate/1e6)
+	case touched > maxRecentFull && f.rate > f.minRate():
+		f.noteTooHigh(at)
+		f.setRate(f.rate-float64(f.stepsDown)*stepDown*f.linkRate/f.size, at)
 		return "more often than now and then, as much comes as the link delivers"
-	case touched+hidden == 0 && bound >= minRecentStretches && f.rate < f.most() && at > f.until:
-		f.downs = 0
-		more := max(stepUp*f.ceiling, min(maxStepUp*f.ceiling, stepUpShare*(f.ceiling-most)))
-		f.set(f.rate+more/f.size, at)
+	case touched+hidden == 0 && bound >= minRecentStretches && f.rate < f.maxRate() && at > f.tooHighUntil:
+		f.stepsDown = 0
+		more := max(stepUp*f.linkRate, min(maxStepUp*f.linkRate, stepUpShare*(f.linkRate-most)))
+		f.setRate(f.rate+more/f.size, at)
 		return "as much as the link delivers never comes: more is tried"
-	case f.due(at):
-		f.probe(at)
+	case f.isProbeDue(at):
+		f.startProbe(at)
 		return "more is let go for a moment: the link may have become faster"
 	}
 	return ""
 }
 
-// drained reports whether less comes than the link delivers. Of an uneven link, that is nearer to what is let go.
-func (f *Inward) drained() bool {
+// isDrained reports whether less comes than the link delivers. Of an uneven link, that is nearer to what is let go.
+func (f *Inward) isDrained() bool {
 	n := len(f.seen)
 	if f.swing > 0 {
-		return n >= testStretches && merge(f.seen[n-testStretches:]...).rate() < (f.ceiling+f.rate*f.size)/2
+		return n >= testStretches && mergeStretches(f.seen[n-testStretches:]...).rate() < (f.linkRate+f.rate*f.size)/2
 	}
-	return n >= 2 && !f.fills(f.seen[n-1]) && !f.fills(f.seen[n-2])
+	return n >= 2 && !f.fillsLink(f.seen[n-1]) && !f.fillsLink(f.seen[n-2])
 }
 
-// sizes finds what the link delivers for each bit that comes to the shaper.
-func (f *Inward) sizes() {
+// measureSize finds what the link delivers for each bit that comes to the shaper.
+func (f *Inward) measureSize() {
 	const widest = 4. / 3 // of a packet of 200 bytes; what lies beyond is not what the tunnels carry
 	var link, here float64
 	for _, s := range f.seen {
-		link, here = link+s.bits, here+s.here
+		link, here = link+s.bits, here+s.shaperBits
 	}
 	if here > 0 {
 		f.size = max(1/widest, min(widest, link/here))
 	}
 }
 
-// most is the highest rate that is tried, in bit/s.
-func (f *Inward) most() float64 {
+// maxRate is the highest rate that is tried, in bit/s.
+func (f *Inward) maxRate() float64 {
 	if f.tunnels {
-		return min(f.high, maxTunnelShare*f.ceiling/f.size)
+		return min(f.high, maxTunnelShare*f.linkRate/f.size)
 	}
 	return f.high
 }
 
-// fills reports whether as much came as the link delivers.
-func (f *Inward) fills(s stretch) bool {
-	return s.rate() >= f.ceiling*(1-fullTolerance)-s.packets() && !f.beside(s)
+// fillsLink reports whether as much came as the link delivers.
+func (f *Inward) fillsLink(s stretch) bool {
+	return s.rate() >= f.linkRate*(1-fullTolerance)-s.packets() && !f.exceedsProvider(s)
 }
 
-// beside reports whether more came in by the card than a provider delivers: with tunnels that hides what the link does.
-// Of a card that counts seldom it is the stretch in which it counts.
-func (f *Inward) beside(s stretch) bool {
-	return f.tunnels && s.rate() > f.top*(1+fullTolerance)+s.packets()
+// exceedsProvider reports whether more came in by the card than a provider delivers: with tunnels that hides what the
+// link does. Of a card that counts seldom it is the stretch in which it counts.
+func (f *Inward) exceedsProvider(s stretch) bool {
+	return f.tunnels && s.rate() > f.maxLinkRate*(1+fullTolerance)+s.packets()
 }
 
 // learn finds what the link delivers. More than was thought comes in two stretches in a row. Less is a flat line. With
@@ -264,69 +267,71 @@ func (f *Inward) learn(at float64) {
 	n := len(f.seen)
 	if n >= 2 && !f.tunnels {
 		least, packets := min(f.seen[n-1].rate(), f.seen[n-2].rate()), f.seen[n-1].packets()
-		if least > f.ceiling*(1+fullTolerance+f.swing)+packets {
-			f.rises(least, at)
+		if least > f.linkRate*(1+fullTolerance+f.swing)+packets {
+			f.noteRise(least, at)
 			n = len(f.seen) // none where a rate was set
 		}
 	}
-	line, flat, empty := f.level(flatStretches, 0)
-	if !flat || f.draining || at < f.doubted {
+	line, flat, empty := f.flatLevel(flatStretches, 0)
+	if !flat || f.draining || at < f.flatIgnoredUntil {
 		return
 	}
 	here := 0.
 	for _, s := range f.seen[n-flatStretches:] {
-		here += s.here / s.took / flatStretches
+		here += s.shaperBits / s.seconds / flatStretches
 	}
 	if here > flatSurplus*f.rate || empty && here > aboutShare*f.rate {
-		f.ceiling, f.swing, f.sized = line, 0, f.size
+		f.linkRate, f.swing, f.sizeWhenFull = line, 0, f.size
 	}
 }
 
-// tooMuch remembers a rate that is too high, unless there is none lower.
-func (f *Inward) tooMuch(at float64) {
-	if f.rate <= f.least() {
+// noteTooHigh remembers a rate that is too high, unless there is none lower.
+func (f *Inward) noteTooHigh(at float64) {
+	if f.rate <= f.minRate() {
 		return
 	}
-	if f.downs++; f.downs == 1 {
-		f.patience = min(maxRetryPause, 2*f.patience)
-		if math.Abs(f.rate-f.bad) > 2*stepDown*f.ceiling {
-			f.patience = retryPause // it is another rate than the last one that was
+	if f.stepsDown++; f.stepsDown == 1 {
+		f.tooHighPause = min(maxRetryPause, 2*f.tooHighPause)
+		if math.Abs(f.rate-f.tooHigh) > 2*stepDown*f.linkRate {
+			f.tooHighPause = retryPause // it is another rate than the last one that was
 		}
-		f.bad = f.rate
+		f.tooHigh = f.rate
 	}
-	f.until = at + f.patience
+	f.tooHighUntil = at + f.tooHighPause
 }
 
 // drain lets a queue in front of the shaper drain. Afterwards there is another rate; both are in bit/s.
 func (f *Inward) drain(after, rate, at float64) {
-	f.draining, f.probing, f.kept = true, false, after
-	f.put(rate, at)
+	f.draining, f.probing, f.rateAfter = true, false, after
+	f.apply(rate, at)
 }
 
 // giveUp ends the draining of a queue that has not drained.
 func (f *Inward) giveUp(at float64) {
-	if f.fell > 0 {
-		f.unfall(at)
+	if f.rateBeforeFall > 0 {
+		f.undoFall(at)
 	} else {
-		f.ceiling, f.doubted = f.told, at+f.patience
+		f.linkRate, f.flatIgnoredUntil = f.toldRate, at+f.tooHighPause
 	}
-	f.end(at)
+	f.endPhase(at)
 }
 
-// end is that of a queue that drains, or of a probe.
-func (f *Inward) end(at float64) {
+// endPhase is that of a queue that drains, or of a probe.
+func (f *Inward) endPhase(at float64) {
 	r := f.settled()
-	f.draining, f.probing, f.fell = false, false, 0
-	f.set(r, at)
+	f.draining, f.probing, f.rateBeforeFall = false, false, 0
+	f.setRate(r, at)
 }
 
-// least is the lowest rate that is tried for long, in bit/s: the planned share of what the link delivers.
-func (f *Inward) least() float64 { return max(f.low, min(f.high, f.share*min(f.top, f.ceiling))) }
+// minRate is the lowest rate that is tried for long, in bit/s: the planned share of what the link delivers.
+func (f *Inward) minRate() float64 {
+	return max(f.low, min(f.high, f.share*min(f.maxLinkRate, f.linkRate)))
+}
 
-// set sets a rate that is to stay, in bit/s.
-func (f *Inward) set(r, at float64) { f.put(max(f.least(), min(f.most(), r)), at) }
+// setRate sets a rate that is to stay, in bit/s.
+func (f *Inward) setRate(r, at float64) { f.apply(max(f.minRate(), min(f.maxRate(), r)), at) }
 
-// put sets any rate, in bit/s.
-func (f *Inward) put(r, at float64) {
-	f.rate, f.since, f.seen = max(f.low, min(f.high, r)), at, nil
+// apply sets any rate, in bit/s.
+func (f *Inward) apply(r, at float64) {
+	f.rate, f.setAt, f.seen = max(f.low, min(f.high, r)), at, nil
 }

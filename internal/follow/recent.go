@@ -10,10 +10,10 @@ import (
 // recent says what connections' RTTs are of late. A smoothed RTT keeps seven eighths of what it was at each sample. So
 // it is late where many connections share a link, and each has few samples. From two of them, and how many samples lie
 // in between, follows the mean of these samples alone, in which the last ones weigh most.
-type recent map[uint64][]smoothed
+type recent map[uint64][]smoothedRTT
 
-// smoothed is a connection's RTT at one time.
-type smoothed struct {
+// smoothedRTT is a connection's RTT at one time.
+type smoothedRTT struct {
 	at, srtt  float64 // seconds
 	acks      uint32
 	delivered float64       // packets
@@ -21,15 +21,15 @@ type smoothed struct {
 	samples   uint32
 }
 
-// took is what packets of a connection took of late, and by how much later than that this is known, in seconds.
-type took struct {
+// recentRTT is what packets of a connection took of late, and by how much later than that this is known, in seconds.
+type recentRTT struct {
 	rtt, lag float64
-	firm     bool // there were enough of them
+	enough   bool // there were enough of them
 }
 
 // rtt is what packets of a connection took of late, if that is known. The link has a rate, in bit/s.
-func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
-	now := smoothed{at, c.RTT.Seconds(), c.Acks, c.Delivered, c.Sum, c.Samples}
+func (r recent) rtt(at, rate float64, c Connection) (t recentRTT, known bool) {
+	now := smoothedRTT{at, c.RTT.Seconds(), c.Acks, c.Delivered, c.Sum, c.Samples}
 	seen, enough := r[c.ID], float64(minSamples)
 	if c.Past {
 		enough = minExactSamples
@@ -45,7 +45,8 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	if c.Past {
 		least = minExactSpan
 	}
-	for len(seen) > 1 && at-seen[1].at >= least && (now.since(seen[1], c.Past) >= enough || at-seen[1].at >= long) {
+	for len(seen) > 1 && at-seen[1].at >= least &&
+		(now.samplesSince(seen[1], c.Past) >= enough || at-seen[1].at >= long) {
 		seen = seen[1:]
 	}
 	if c.ID != 0 {
@@ -54,24 +55,24 @@ func (r recent) rtt(at, rate float64, c Connection) (t took, known bool) {
 	then, n := now, 0.
 	if len(seen) > 0 {
 		then = seen[0]
-		n = now.since(then, c.Past)
+		n = now.samplesSince(then, c.Past)
 	}
 	switch {
 	case n == 0 && c.Past:
-		return took{}, false
+		return recentRTT{}, false
 	case n == 0:
-		return took{now.srtt, c.lag(), false}, true
+		return recentRTT{now.srtt, c.lag(), false}, true
 	case c.Past:
-		return took{max(0, (now.sum-then.sum).Seconds()/n), min(maxSRTTLag, (at-then.at)/2), n >= enough}, true
+		return recentRTT{max(0, (now.sum-then.sum).Seconds()/n), min(maxSRTTLag, (at-then.at)/2), n >= enough}, true
 	}
 	old := math.Pow(srttKeeps, n)
 	age := 0.5 + srttKeeps/(1-srttKeeps) - n*old/(1-old) // samples
-	return took{max(0, (now.srtt-old*then.srtt)/(1-old)), min(maxSRTTLag, age*(at-then.at)/n), n >= enough}, true
+	return recentRTT{max(0, (now.srtt-old*then.srtt)/(1-old)), min(maxSRTTLag, age*(at-then.at)/n), n >= enough}, true
 }
 
-// since is how many samples came in between: one with each packet that came, but none where nothing new was
+// samplesSince is how many samples came in between: one with each packet that came, but none where nothing new was
 // acknowledged. What the client sends is no sample.
-func (s smoothed) since(then smoothed, counted bool) float64 {
+func (s smoothedRTT) samplesSince(then smoothedRTT, counted bool) float64 {
 	if counted {
 		return float64(s.samples - then.samples)
 	}

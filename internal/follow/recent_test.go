@@ -58,7 +58,7 @@ func TestRecent(t *testing.T) {
 // Of a connection whose samples are counted the mean of the last ones is known, however many acknowledgements came.
 func TestRecentCounted(test *testing.T) {
 	r, c := recent{}, Connection{ID: 1, Past: true, Acks: 1000, RTT: time.Hour}
-	look := func(at float64, samples uint32, each time.Duration) (took, bool) {
+	look := func(at float64, samples uint32, each time.Duration) (recentRTT, bool) {
 		c.Samples, c.Sum = c.Samples+samples, c.Sum+time.Duration(samples)*each
 		return r.rtt(at, 1e9, c)
 	}
@@ -78,7 +78,7 @@ func TestRecentCounted(test *testing.T) {
 		{9, 4, 90 * time.Millisecond, 0, false}, // after a long silence
 	} {
 		t, known := look(step.at, step.samples, step.each)
-		if known != (step.want > 0) || math.Abs(ms(t.rtt)-step.want) > 1e-6 || t.firm != step.firm {
+		if known != (step.want > 0) || math.Abs(ms(t.rtt)-step.want) > 1e-6 || t.enough != step.firm {
 			test.Errorf("look %d: %+v, and %g ms is wanted", i, t, step.want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestRecentUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := recent{}
 			for _, at := range looks {
-				if took, _ := r.rtt(at, 1e9, c); took.rtt != 0.08 || took.lag != 0.1 || took.firm {
+				if took, _ := r.rtt(at, 1e9, c); took.rtt != 0.08 || took.lag != 0.1 || took.enough {
 					t.Errorf("at %g s it took %g s, late by %g; want 0.08 and 0.1", at, took.rtt, took.lag)
 				}
 			}

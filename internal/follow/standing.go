@@ -14,11 +14,11 @@ import (
 type Standing struct {
 	Fell time.Duration // by so much RTTs have become shorter
 
-	looks  []standingLook
-	lowest float64 // seconds, the RTT of who waits, without this host's own queue
-	first  float64
-	fell   float64 // when it was shorter than before
-	known  bool
+	looks     []standingLook
+	lowest    float64 // seconds, the RTT of who waits, without this host's own queue
+	first     float64
+	shorterAt float64 // when it was shorter than before
+	known     bool
 }
 
 type standingLook struct {
@@ -36,16 +36,16 @@ func (s *Standing) Look(l Look) (on bool) {
 	}
 	rtt, lag, known := waitingRTT(l)
 	if !known {
-		return took < 0.2 || s.known && p.at-s.fell < 1+1.5*s.lowest || !s.known && took < blindDrainTime
+		return took < 0.2 || s.known && p.at-s.shorterAt < 1+1.5*s.lowest || !s.known && took < blindDrainTime
 	}
 	if !s.known {
-		s.known, s.first, s.lowest, s.fell = true, rtt, rtt, p.at
+		s.known, s.first, s.lowest, s.shorterAt = true, rtt, rtt, p.at
 	}
 	if rtt < s.lowest-minRTTFall {
-		s.lowest, s.fell = rtt, p.at
+		s.lowest, s.shorterAt = rtt, p.at
 		s.Fell = time.Duration((s.first - rtt) * float64(time.Second))
 	}
-	return p.at-s.fell < 0.3+1.5*rtt+lag
+	return p.at-s.shorterAt < 0.3+1.5*rtt+lag
 }
 
 // full reports whether packets waited at most looks.

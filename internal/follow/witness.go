@@ -16,84 +16,84 @@ const (
 
 // witness is a network of clients.
 type witness struct {
-	more, last float64 // seconds: what its packets wait more than others' in calm, and when it was seen last
-	looks      int     // at the queue that is there now
-	saw, all   float64 // seconds², the sums over time of what it and all have seen of that queue
-	passes     bool    // the bottleneck: it has seen an earlier queue that most have seen
+	extraWait, seenAt float64 // seconds: what its packets wait more than others' in calm, and when it was seen last
+	looks             int     // at the queue that is there now
+	ownSum, allSum    float64 // seconds², the sums over time of what it and all have seen of that queue
+	passes            bool    // the bottleneck: it has seen an earlier queue that most have seen
 }
 
-// hear takes what networks have seen at a look.
-func (f *Follower) hear(p point, waits []wait) {
+// hearWitnesses takes what networks have seen at a look.
+func (f *Follower) hearWitnesses(p point, waits []wait) {
 	took := 0.
 	if n := len(f.seen); n > 1 {
 		took = p.at - f.seen[n-2].at
 	}
 	calmly := f.phase == calm && p.q <= f.threshold()
 	for to, w := range f.witnesses {
-		if p.at-w.last > witnessTime {
+		if p.at-w.seenAt > witnessTime {
 			delete(f.witnesses, to)
 		} else if calmly {
-			w.passes = w.passes || w.looks >= enoughLooks && w.all > someQueue && w.saw > w.all/2
-			w.looks, w.saw, w.all = 0, 0, 0
+			w.passes = w.passes || w.looks >= enoughLooks && w.allSum > someQueue && w.ownSum > w.allSum/2
+			w.looks, w.ownSum, w.allSum = 0, 0, 0
 		}
 	}
 	for _, x := range waits {
 		switch w := f.witnesses[x.to]; {
-		case !x.firm:
+		case !x.enough:
 		case calmly && w == nil:
-			f.witnesses[x.to] = &witness{more: x.q - p.q, last: p.at}
+			f.witnesses[x.to] = &witness{extraWait: x.q - p.q, seenAt: p.at}
 		case calmly:
-			w.more += (x.q - p.q - w.more) * (1 - math.Exp(-took/usualWaitTime))
-			w.last = p.at
+			w.extraWait += (x.q - p.q - w.extraWait) * (1 - math.Exp(-took/usualWaitTime))
+			w.seenAt = p.at
 		case w != nil:
 			level := f.floor.level()
-			w.last, w.looks = p.at, w.looks+1
-			w.saw, w.all = w.saw+(x.q-w.more-level)*took, w.all+(p.q-level)*took
+			w.seenAt, w.looks = p.at, w.looks+1
+			w.ownSum, w.allSum = w.ownSum+(x.q-w.extraWait-level)*took, w.allSum+(p.q-level)*took
 		}
 	}
-	if f.phase == draining && p.at-f.since > max(0.3, 2*p.rtt)+p.lag {
-		f.doubt(p)
+	if f.phase == draining && p.at-f.setAt > max(0.3, 2*p.rtt)+p.lag {
+		f.noteDispute(p)
 	}
 }
 
-// doubt notes that somebody disputes the queue that there is now, or that nobody does any more.
-func (f *Follower) doubt(p point) {
-	f.doubted = 0
-	if f.disputed() {
-		f.doubted = p.at
+// noteDispute notes that somebody disputes the queue that there is now, or that nobody does any more.
+func (f *Follower) noteDispute(p point) {
+	f.disputedAt = 0
+	if f.isDisputed() {
+		f.disputedAt = p.at
 	}
 }
 
-// disputed reports whether a network that has seen an earlier queue has not seen the one that most see.
-func (f *Follower) disputed() bool {
+// isDisputed reports whether a network that has seen an earlier queue has not seen the one that most see.
+func (f *Follower) isDisputed() bool {
 	const share = 0.25 // of the queue that is claimed
 	for _, w := range f.witnesses {
-		if w.passes && w.looks >= enoughLooks && w.saw < share*w.all {
+		if w.passes && w.looks >= enoughLooks && w.ownSum < share*w.allSum {
 			return true
 		}
 	}
 	return false
 }
 
-// undisputed is the least rate that may be set at a time because packets wait, in bit/s: 0 where nobody disputes it.
-func (f *Follower) undisputed(at float64) float64 {
-	if f.doubted == 0 || at-f.doubted > doubtTime {
+// minUndisputed is the least rate that may be set at a time because packets wait, in bit/s: 0 where nobody disputes it.
+func (f *Follower) minUndisputed(at float64) float64 {
+	if f.disputedAt == 0 || at-f.disputedAt > doubtTime {
 		return 0
 	}
-	return disputedShare * f.sure
+	return disputedShare * f.undisputedRate
 }
 
-// conclude takes the rate that is set for one that is sure, unless it is lower and somebody disputes why.
-func (f *Follower) conclude(p point) {
-	switch fell := f.phase == draining && f.steps == nil; {
-	case f.rate >= f.sure:
-		f.sure = f.rate
+// noteUndisputed takes the rate that is set for one that is sure, unless it is lower and somebody disputes why.
+func (f *Follower) noteUndisputed(p point) {
+	switch fell := f.phase == draining && f.probeSteps == nil; {
+	case f.rate >= f.undisputedRate:
+		f.undisputedRate = f.rate
 	case fell:
-		if f.doubt(p); f.doubted == 0 {
-			f.sure = f.rate
+		if f.noteDispute(p); f.disputedAt == 0 {
+			f.undisputedRate = f.rate
 		}
-		f.rate = max(f.rate, f.bound(f.undisputed(p.at)))
-	case f.phase == yielding && f.undisputed(p.at) == 0:
-		f.sure = f.rate
+		f.rate = max(f.rate, f.clamp(f.minUndisputed(p.at)))
+	case f.phase == yielding && f.minUndisputed(p.at) == 0:
+		f.undisputedRate = f.rate
 	}
 }
