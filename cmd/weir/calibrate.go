@@ -399,7 +399,7 @@ func printCalibrated(w io.Writer, c meter.Calibrated) {
 }
 
 func prefix(v calibrate.Value) string {
-	if v.Sort == calibrate.Is {
+	if v.Sort == calibrate.Within {
 		return ""
 	}
 	return string(v.Sort)

@@ -33,14 +33,14 @@ type Sample struct {
 
 	// Of TCP on this host beside the calibration: segments that were sent, and those of them that were sent again.
 	// Zero: not known.
-	OtherSegments, OtherAgain float64
+	OtherSegments, OtherRetransmitted float64
 
 	// Of the calibration's own connections, those that were closed too.
-	Payload   float64 // bytes of TCP payload sent, with those sent again
-	Headers   float64 // bytes of IP and TCP headers before it
-	Segments  float64 // packets with payload sent, with those sent again
-	Again     float64 // packets of those that were sent again
-	Delivered float64 // packets acknowledged, once each
+	Payload       float64 // bytes of TCP payload sent, with those sent again
+	Headers       float64 // bytes of IP and TCP headers before it
+	Segments      float64 // packets with payload sent, with those sent again
+	Retransmitted float64 // packets of those that were sent again
+	Delivered     float64 // packets acknowledged, once each
 
 	RTT time.Duration // median of the connections' smoothed RTTs; 0: none is known
 }
@@ -89,7 +89,7 @@ type Sort string
 // A value is so; is at least so, as the test could not reach its end; or is what was left for this host at that time,
 // as a neighbour's share cannot be told from a lower rate.
 const (
-	Is      Sort = "is"
+	Within  Sort = "is"
 	AtLeast Sort = "at least"
 	Left    Sort = "left for us now"
 	Unknown Sort = "not known"
@@ -103,7 +103,7 @@ type Value struct {
 	Sort  Sort    `json:"sort"`
 }
 
-func about(v, off float64, sort Sort) Value { return Value{v, v - off, v + off, sort} }
+func plusMinus(v, off float64, sort Sort) Value { return Value{v, v - off, v + off, sort} }
 
 // Kind is how a rate is enforced.
 type Kind string

@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 			if p.own > 0 || !p.udp && p.kind == Policer && p.rate < 10e6 { // few packets, so a wide interval
 				byte = 1
 			}
-			if !r.ATM && math.Abs(r.Overhead.Value-p.overhead) > byte || r.ATM != p.atm || r.Overhead.Sort != Is {
+			if !r.ATM && math.Abs(r.Overhead.Value-p.overhead) > byte || r.ATM != p.atm || r.Overhead.Sort != Within {
 				t.Errorf("overhead %+v, ATM %v", r.Overhead, r.ATM)
 			}
 			if credit := r.Credit.Value > 0; credit != (p.credit > 0) {
@@ -132,7 +132,7 @@ func TestRunBeside(t *testing.T) {
 				if r.Kind != x.p.kind || r.Credit.Value > 0 != (x.p.credit > 0) || r.ATM != x.p.atm {
 					t.Errorf("kind %s, credit %+v, ATM %v", r.Kind, r.Credit, r.ATM)
 				}
-				if !r.ATM && math.Abs(r.Overhead.Value-x.p.overhead) > x.byte || r.Overhead.Sort != Is {
+				if !r.ATM && math.Abs(r.Overhead.Value-x.p.overhead) > x.byte || r.Overhead.Sort != Within {
 					t.Errorf("overhead %+v", r.Overhead)
 				}
 				if !r.Verified.Calm {
@@ -233,7 +233,8 @@ func TestRunWithoutDatagrams(t *testing.T) {
 // Where TCP and datagrams disagree, neither is believed; on a fast link one that cannot be right is left out.
 func TestBelieves(t *testing.T) {
 	const standing = 0.1
-	known, nonsense := framing{overhead: 14, off: 0.1, known: true}, framing{overhead: 600, off: 0.1, known: true}
+	known := framing{overhead: 14, uncertainty: 0.1, known: true}
+	nonsense := framing{overhead: 600, uncertainty: 0.1, known: true}
 	for _, c := range []struct {
 		name            string
 		framing         framing
@@ -251,12 +252,13 @@ func TestBelieves(t *testing.T) {
 		{"fast, and TCP did fill it", known, 400e6, 500e6, standing, false, true},
 	} {
 		at := func(rate, waits float64) plateau {
-			packets := rate / 8 / (largest + 14)
-			return plateau{own: flow{packets, packets * largest}, off: 0.001, waits: waits}
+			packets := rate / 8 / (largestDatagram + 14)
+			return plateau{own: flow{packets, packets * largestDatagram}, uncertainty: 0.001, medianWait: waits}
 		}
-		r := &run{big: at(c.tcp, c.waits)}
-		if got := r.believes(c.framing, at(c.udp, standing)); got != c.believed || (r.differ != "") != c.said {
-			t.Errorf("%s: %v, %q", c.name, got, r.differ)
+		r := &run{large: at(c.tcp, c.waits)}
+		got := r.acceptsDatagrams(c.framing, at(c.udp, standing))
+		if got != c.believed || (r.disagreement != "") != c.said {
+			t.Errorf("%s: %v, %q", c.name, got, r.disagreement)
 		}
 	}
 }
@@ -288,9 +290,9 @@ func TestRunShortPolicer(t *testing.T) {
 
 // Where it is not known what is counted, neither is the rate.
 func TestConclude(t *testing.T) {
-	r := &run{idle: idleLink{base: 0.02}, big: carried(20e6, 1500, 1538)}
-	r.big.waits = 0.1
-	got := r.conclude(&framing{overhead: 25, off: 48, known: true}, below{})
+	r := &run{idle: idleLink{base: 0.02}, large: carried(20e6, 1500, 1538)}
+	r.large.medianWait = 0.1
+	got := r.conclude(&framing{overhead: 25, uncertainty: 48, known: true}, belowRate{})
 	if got.Overhead.Sort != Unknown || 20e6 < got.Rate.Low || 20e6 > got.Rate.High {
 		t.Errorf("%+v", got)
 	}
@@ -298,14 +300,14 @@ func TestConclude(t *testing.T) {
 
 // A short queue far away is empty at times, and then the link carries less than it could.
 func TestConcludeOfAnIdleLink(t *testing.T) {
-	r := &run{idle: idleLink{base: 0.1}, big: carried(132e6, 1500, 1514)}
-	r.big.off, r.big.top, r.big.waits = 0.04, 1.07, 0.007
-	got := r.conclude(&framing{overhead: 14, off: 0.4, known: true}, below{})
+	r := &run{idle: idleLink{base: 0.1}, large: carried(132e6, 1500, 1514)}
+	r.large.uncertainty, r.large.bestShare, r.large.medianWait = 0.04, 1.07, 0.007
+	got := r.conclude(&framing{overhead: 14, uncertainty: 0.4, known: true}, belowRate{})
 	if got.Rate.Sort != AtLeast || got.Rate.High < 141e6 {
 		t.Errorf("%+v", got.Rate)
 	}
-	r.big.least = 0.006 // with a queue all the time it is only this host's traffic that varies
-	if got = r.conclude(&framing{overhead: 14, off: 0.4, known: true}, below{}); got.Rate.Sort != Is {
+	r.large.minWait = 0.006 // with a queue all the time it is only this host's traffic that varies
+	if got = r.conclude(&framing{overhead: 14, uncertainty: 0.4, known: true}, belowRate{}); got.Rate.Sort != Within {
 		t.Errorf("%+v", got.Rate)
 	}
 }

@@ -35,40 +35,40 @@ func (s series) slope(f func(Sample) float64) float64 {
 	return stats.Fit(x, y).Slope
 }
 
-// grown is how much f has grown.
-func (s series) grown(f func(Sample) float64) float64 {
+// growth is how much f has grown.
+func (s series) growth(f func(Sample) float64) float64 {
 	if len(s) < 2 {
 		return 0
 	}
 	return f(s[len(s)-1]) - f(s[0])
 }
 
-// size is the mean IP packet of the calibration's own, in bytes.
-func (s series) size() float64 {
-	n := s.grown(func(p Sample) float64 { return p.Segments })
+// meanSize is the mean IP packet of the calibration's own, in bytes.
+func (s series) meanSize() float64 {
+	n := s.growth(func(p Sample) float64 { return p.Segments })
 	if n <= 0 {
 		return wire.EthernetMTU
 	}
-	return s.grown(func(p Sample) float64 { return p.Payload + p.Headers }) / n
+	return s.growth(func(p Sample) float64 { return p.Payload + p.Headers }) / n
 }
 
 // flow is what went by a second: packets, and bytes of IP.
 type flow struct{ packets, bytes float64 }
 
-// counted is a flow as a provider counts it that counts so many bytes beside each packet, in bit/s.
-func (f flow) counted(overhead float64) float64 { return 8 * (f.bytes + overhead*f.packets) }
+// bitRate is a flow as a provider counts it that counts so many bytes beside each packet, in bit/s.
+func (f flow) bitRate(overhead float64) float64 { return 8 * (f.bytes + overhead*f.packets) }
 
 func (f flow) plus(g flow) flow { return flow{f.packets + g.packets, f.bytes + g.bytes} }
 
 // delivered is what of ours has arrived.
 func (s series) delivered() flow {
 	p := s.slope(func(p Sample) float64 { return p.Delivered })
-	return flow{p, p * s.size()}
+	return flow{p, p * s.meanSize()}
 }
 
 // other is what this host has sent beside it: its own traffic, the probes, acknowledgements.
 func (s series) other() flow {
-	if s.grown(func(p Sample) float64 { return p.DevicePackets }) == 0 {
+	if s.growth(func(p Sample) float64 { return p.DevicePackets }) == 0 {
 		return flow{}
 	}
 	packets := s.slope(func(p Sample) float64 { return p.others().packets })
@@ -76,9 +76,9 @@ func (s series) other() flow {
 	return flow{math.Max(0, packets), math.Max(0, bytes)}
 }
 
-// passed are samples that have of others what had left when a packet did that is acknowledged now. The rest is still in
-// the queue, and what of the test's own is there does not count either. Probes tell how long that takes.
-func (s series) passed(probes []Probe) series {
+// passedQueue are samples that have of others what had left when a packet did that is acknowledged now. The rest is
+// still in the queue, and what of the test's own is there does not count either. Probes tell how long that takes.
+func (s series) passedQueue(probes []Probe) series {
 	var back, out []time.Duration // when answers came, and when what they answer had left
 	for _, p := range probes {
 		if n := len(back); p.RTT >= 0 && (n == 0 || p.At+p.RTT > back[n-1]) {
@@ -117,7 +117,7 @@ func (s series) passed(probes []Probe) series {
 // carried is all of this host's that the link has carried. What other TCP sends again has been lost before.
 func (s series) carried() flow {
 	other := s.other()
-	if again := s.slope(func(p Sample) float64 { return p.OtherAgain }); again > 0 && other.packets > 0 {
+	if again := s.slope(func(p Sample) float64 { return p.OtherRetransmitted }); again > 0 && other.packets > 0 {
 		kept := 1 - math.Min(1, again/other.packets)
 		other.packets *= kept
 		other.bytes *= kept
@@ -125,11 +125,11 @@ func (s series) carried() flow {
 	return s.delivered().plus(other)
 }
 
-// lost is the share of our packets that got lost beyond this host.
-func (s series) lost() float64 {
-	n := s.grown(func(p Sample) float64 { return p.Segments })
-	again := s.grown(func(p Sample) float64 { return p.Again })
-	own := math.Max(0, s.grown(func(p Sample) float64 { return p.DeviceDrops }))
+// lossShare is the share of our packets that got lost beyond this host.
+func (s series) lossShare() float64 {
+	n := s.growth(func(p Sample) float64 { return p.Segments })
+	again := s.growth(func(p Sample) float64 { return p.Retransmitted })
+	own := math.Max(0, s.growth(func(p Sample) float64 { return p.DeviceDrops }))
 	if n <= 0 {
 		return 0
 	}
@@ -157,8 +157,8 @@ func answers(probes []Probe, a, b float64) (at, rtt []float64) {
 	return at, rtt
 }
 
-// doubt is the standard error of a slope, as a share of it; 1 of too few points, or of one that does not rise.
-func doubt(x, y []float64) float64 {
+// slopeError is the standard error of a slope, as a share of it; 1 of too few points, or of one that does not rise.
+func slopeError(x, y []float64) float64 {
 	line := stats.Fit(x, y)
 	if len(x) < 3 || line.Slope <= 0 {
 		return 1

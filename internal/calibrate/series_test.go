@@ -22,7 +22,7 @@ func TestPassed(t *testing.T) {
 			probes = append(probes, Probe{At: at, RTT: duration(0.05 + growth*at.Seconds())})
 		}
 	}
-	part := all.passed(probes).between(1, 4)
+	part := all.passedQueue(probes).between(1, 4)
 	if got := part.other(); math.Abs(got.packets-others/(1+growth)) > 1 || math.Abs(got.bytes-500*got.packets) > 500 {
 		t.Errorf("%+v", got)
 	}
@@ -30,7 +30,7 @@ func TestPassed(t *testing.T) {
 		slope(func(s Sample) float64 { return s.Segments }) {
 		t.Error("the test's own has changed")
 	}
-	if got := all.passed(nil).between(1, 4).other(); math.Abs(got.packets-others) > 1 {
+	if got := all.passedQueue(nil).between(1, 4).other(); math.Abs(got.packets-others) > 1 {
 		t.Errorf("with no probe: %+v", got)
 	}
 }

@@ -104,7 +104,7 @@ func simulate(p provider, seed uint64) *sim {
 			}
 			s.enqueue(1000, func(float64) {}, func() {
 				if !p.ownUDP { // one of the next is that one again
-					s.counts.OtherAgain++
+					s.counts.OtherRetransmitted++
 				}
 			})
 		})
@@ -152,7 +152,7 @@ func (s *sim) probe() {
 
 func (s *sim) cost(size float64) float64 {
 	if s.atm {
-		return cells(size + s.overhead)
+		return atmSize(size + s.overhead)
 	}
 	return size + s.overhead
 }
@@ -309,7 +309,7 @@ func (s *sim) transmit() {
 	s.device(size)
 	if s.again > 0 {
 		s.again--
-		s.counts.Again++
+		s.counts.Retransmitted++
 	}
 	sent, delivered := s.now, s.counts.Delivered
 	s.enqueue(size, func(at float64) {

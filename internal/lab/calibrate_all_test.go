@@ -338,7 +338,7 @@ func writeTable(w io.Writer, links []link, results []calibrate.Result, errs []er
 		if kind {
 			kinds++
 		}
-		if r.Overhead.Sort == calibrate.Is && r.ATM == l.atm && (math.Abs(r.Overhead.Value-l.overhead) <= 0.5 ||
+		if r.Overhead.Sort == calibrate.Within && r.ATM == l.atm && (math.Abs(r.Overhead.Value-l.overhead) <= 0.5 ||
 			l.atm && r.Overhead.Low <= l.overhead && l.overhead <= r.Overhead.High) {
 			bytes++
 		}

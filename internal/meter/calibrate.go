@@ -196,7 +196,7 @@ func (f *filler) look() error {
 		}
 	}
 	if sent, again, ok := segmentsSent(); ok {
-		s.OtherSegments, s.OtherAgain = sent-s.Segments, again-s.Again
+		s.OtherSegments, s.OtherRetransmitted = sent-s.Segments, again-s.Retransmitted
 	}
 	if f.prober.flood != nil {
 		f.prober.flood.look(&s)

@@ -151,7 +151,7 @@ func readSending(c net.Conn, to *calibrate.Sample) (rtt time.Duration, err error
 		to.Payload += float64(info.Bytes_sent)
 		to.Segments += float64(info.Data_segs_out)
 		to.Headers += headerBytes(c, info) * float64(info.Data_segs_out)
-		to.Again += float64(info.Total_retrans)
+		to.Retransmitted += float64(info.Total_retrans)
 		to.Delivered += float64(info.Delivered)
 		rtt = time.Duration(info.Rtt) * time.Microsecond
 		return nil
