@@ -54,13 +54,13 @@ func (c Carried) Relay() bool { return len(c.Kinds) > 0 && c.OneCard && c.Sure }
 // does not count: a switch for forwarding, a tunnel without traffic. A proxy is sure only where f.Deep has the live
 // connections.
 func Carries(f host.Facts) Carried {
-	v := view(f)
+	v := trafficOf(f)
 	if min(v.rx, v.tx) < enoughBytes {
 		return Carried{}
 	}
 	// What goes to containers and virtual machines ends on this host, and their bytes say so whichever way they went.
-	near := like(v.rx, v.tx)
-	routed := like(v.rx, v.cardsTx) && like(v.tx, v.cardsRx)
+	near := areAlike(v.rx, v.tx)
+	routed := areAlike(v.rx, v.cardsTx) && areAlike(v.tx, v.cardsRx)
 	inside := v.local/v.bytes() > 0.05
 	switch {
 	case v.local/v.bytes() >= 0.5 || inside && !near:
@@ -84,10 +84,10 @@ func Carries(f host.Facts) Carried {
 
 const (
 	enoughBytes = 16e6 // on the uplink, each way: less than that says nothing
-	alike       = 0.8  // of two counts, the smaller by the larger: they are taken for the same traffic
+	alikeRatio  = 0.8  // of two counts, the smaller by the larger: they are taken for the same traffic
 )
 
-func like(a, b float64) bool { return a > 0 && b > 0 && min(a, b)/max(a, b) >= alike }
+func areAlike(a, b float64) bool { return a > 0 && b > 0 && min(a, b)/max(a, b) >= alikeRatio }
 
 // seen is what counters tell of a host's traffic, in bytes and packets.
 type seen struct {
@@ -111,7 +111,7 @@ func (v seen) bytes() float64 { return v.rx + v.tx }
 
 // ProgramTunnels are the links of tunnels that programs make, as far as they have carried something.
 func ProgramTunnels(f host.Facts) (links []host.Link) {
-	for _, t := range view(f).tunnels {
+	for _, t := range trafficOf(f).tunnels {
 		if t.kind == Tunnel {
 			links = append(links, t.link)
 		}
@@ -119,7 +119,7 @@ func ProgramTunnels(f host.Facts) (links []host.Link) {
 	return links
 }
 
-func view(f host.Facts) seen {
+func trafficOf(f host.Facts) seen {
 	v := seen{programs: map[string][]string{}}
 	for _, r := range f.Relays {
 		v.programs[r.Kind] = append(v.programs[r.Kind], r.Name)
@@ -129,7 +129,7 @@ func view(f host.Facts) seen {
 		return v // what a tunnel carries is for the card below it to judge
 	}
 	v.rx, v.tx = float64(up.RxBytes), float64(up.TxBytes)
-	below := beneath(f, up)
+	below := linksBelow(f, up)
 	loopback, inner := 0.0, 0.0
 	kindOf := tunnelKind
 	if len(v.programs[host.TunnelProgram]) > 0 {
@@ -164,8 +164,8 @@ func view(f host.Facts) seen {
 	return v
 }
 
-// beneath are the links that an uplink is made on, such as a VLAN's card: what passes the one is counted at both.
-func beneath(f host.Facts, up host.Link) (names []string) {
+// linksBelow are the links that an uplink is made on, such as a VLAN's card: what passes the one is counted at both.
+func linksBelow(f host.Facts, up host.Link) (names []string) {
 	for parent, ok := f.Link(up.Parent); ok && !slices.Contains(names, parent.Name); parent,
 		ok = f.Link(parent.Parent) {
 		names = append(names, parent.Name)
@@ -216,7 +216,7 @@ func (v seen) forwarding(c *Carried) {
 		}
 		if programs := v.programs[host.TunnelProgram]; kind == Tunnel && len(programs) > 0 {
 			says = fmt.Sprintf("%s carried %s; %s.", strings.Join(names[kind], ", "), text.Bytes(bytes[kind]),
-				run(programs))
+				runningText(programs))
 		}
 		c.Kinds, c.Seen = append(c.Kinds, kind), append(c.Seen, says)
 	}
@@ -228,7 +228,7 @@ func (v seen) proxying(f host.Facts, c *Carried, near bool) {
 	if !near || v.ends/v.in < much {
 		return
 	}
-	pairs := f.Deep != nil && f.Deep.Sockets.Passed >= alike
+	pairs := f.Deep != nil && f.Deep.Sockets.Passed >= alikeRatio
 	programs := v.programs[host.ProxyProgram]
 	var signs []string
 	if pairs {
@@ -237,7 +237,7 @@ func (v seen) proxying(f host.Facts, c *Carried, near bool) {
 	}
 	if len(programs) > 0 {
 		signs = append(signs, fmt.Sprintf("%.0f %% of the packets that came were for sockets of TCP; %s.",
-			100*v.ends/v.in, run(programs)))
+			100*v.ends/v.in, runningText(programs)))
 	}
 	if len(signs) == 0 {
 		return
@@ -246,8 +246,8 @@ func (v seen) proxying(f host.Facts, c *Carried, near bool) {
 	c.Sure = c.Sure || pairs
 }
 
-// run says that programs run.
-func run(names []string) string {
+// runningText says that programs run.
+func runningText(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " runs"
 	}

@@ -156,7 +156,7 @@ func (d *draft) share(why, evidence string) error {
 		return err
 	}
 	if d.link.TxQueues > 1 {
-		stack = slices.Insert(stack, 1, plain("mq")...)
+		stack = slices.Insert(stack, 1, plainStack("mq")...)
 	}
 	how := "evenly"
 	if d.Goal.perClient() {

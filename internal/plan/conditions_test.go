@@ -127,7 +127,7 @@ func TestOwnMemory(t *testing.T) {
 		1e6: 4 << 20, 50e6: 4 << 20, 52e6: 4 << 20, 53e6: 5 << 20, 100e6: 8 << 20, 200e6: 16 << 20, 200e6 + 1: 0,
 		1e9: 0,
 	} {
-		if got := ownMemory(rate); got != want {
+		if got := memoryLimit(rate); got != want {
 			t.Errorf("%s: %s, want %s", rate, got, want)
 		}
 	}
@@ -221,10 +221,10 @@ func TestUdevRules(t *testing.T) {
 
 // What a framing is, in words.
 func TestDescribed(t *testing.T) {
-	if got := described(qdisc.Framing{Overhead: 38}); got != "38 bytes more than its IP part" {
+	if got := framingText(qdisc.Framing{Overhead: 38}); got != "38 bytes more than its IP part" {
 		t.Error(got)
 	}
-	if got := described(qdisc.Framing{Overhead: 38,
+	if got := framingText(qdisc.Framing{Overhead: 38,
 		MPU: 84}); got != "38 bytes more than its IP part, and for 84 at least" {
 		t.Error(got)
 	}
@@ -337,7 +337,7 @@ func TestBucketHoldsAPacket(t *testing.T) {
 		"a peak that does not": {"tbf rate 4mbit burst 9kb limit 9kb peakrate 5mbit mtu 1513b", "x", false},
 	} {
 		d := draft{link: host.Link{Name: "eth0", MTU: 1500, MAC: c.mac}}
-		if err := d.passes(stacked(t, c.queue)); (err == nil) != c.fine {
+		if err := d.checkTokenBucket(stacked(t, c.queue)); (err == nil) != c.fine {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

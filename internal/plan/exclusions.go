@@ -87,8 +87,8 @@ func exclusions() []exclusion {
 	}
 }
 
-// bars reports whether a goal that says so much cannot be.
-func (x exclusion) bars(said words) bool {
+// applies reports whether a goal that says so much cannot be.
+func (x exclusion) applies(said words) bool {
 	return said.has(x.option) &&
 		(slices.ContainsFunc(x.without, said.has) || len(x.needs) > 0 && !slices.ContainsFunc(x.needs, said.has))
 }
@@ -122,8 +122,8 @@ func (w words) has(option string) bool {
 	return w[name] != "" && (!meant || w[name] == value)
 }
 
-// fill puts the texts of options into a sentence.
-func (w words) fill(sentence string) string {
+// expand puts the texts of options into a sentence.
+func (w words) expand(sentence string) string {
 	for name, value := range w {
 		sentence = strings.ReplaceAll(sentence, "{"+name+"}", value)
 	}

@@ -21,8 +21,8 @@ type Span string
 const Auto Span = "auto"
 
 const (
-	to    = ".."
-	apart = 4 // either way
+	spanSeparator  = ".."
+	autoSpanFactor = 4 // either way
 )
 
 // parseSpan reads a span as a person writes it, and writes it as weir does.
@@ -30,7 +30,7 @@ func parseSpan(s string) (Span, error) {
 	if Span(s) == Auto {
 		return Auto, nil
 	}
-	low, high, ok := strings.Cut(s, to)
+	low, high, ok := strings.Cut(s, spanSeparator)
 	if !ok || low == "" || high == "" || high[0] == '.' { // a third point is a slip, and no tenth of a rate
 		return "", fmt.Errorf("%q is not a span: write it like 20mbit..100mbit, or auto", s)
 	}
@@ -45,7 +45,7 @@ func parseSpan(s string) (Span, error) {
 	return spanOf(from, until), nil
 }
 
-func spanOf(low, high units.Rate) Span { return Span(low.String() + to + high.String()) }
+func spanOf(low, high units.Rate) Span { return Span(low.String() + spanSeparator + high.String()) }
 
 // UnmarshalText reads a span in a file.
 func (s *Span) UnmarshalText(text []byte) (err error) {
@@ -56,7 +56,7 @@ func (s *Span) UnmarshalText(text []byte) (err error) {
 // setRate reads a rate, a span, or Auto. Of a span the rate is the lower end, where nothing waits whatever the link
 // carries, until a follower has found more.
 func setRate(g *Goal, text string) (err error) {
-	if Span(text) != Auto && !strings.Contains(text, to) {
+	if Span(text) != Auto && !strings.Contains(text, spanSeparator) {
 		g.Rate, err = units.ParseRate(text)
 		return err
 	}
@@ -104,9 +104,9 @@ func (g Goal) bounds() (low, high units.Rate) {
 	case "":
 		return 0, 0
 	case Auto:
-		return max(minRate, g.Rate/apart), g.Rate * apart
+		return max(minRate, g.Rate/autoSpanFactor), g.Rate * autoSpanFactor
 	}
-	from, until, _ := strings.Cut(string(g.Follow), to)
+	from, until, _ := strings.Cut(string(g.Follow), spanSeparator)
 	low, _ = units.ParseRate(from)
 	high, _ = units.ParseRate(until)
 	return low, high
@@ -126,16 +126,16 @@ func (g Goal) highest() units.Rate {
 func (g Goal) Room(incoming bool, planned units.Rate) (low, high units.Rate, behind bool) {
 	low, high = g.bounds()
 	if !incoming && !g.Carries.oneCard() {
-		return shaped(low), max(planned, shaped(high)), false
+		return shapedRate(low), max(planned, shapedRate(high)), false
 	}
 	in, outward := g.Inward(), g.highest()
 	if g.Follow == Auto || in < low || in > high {
-		low, high, outward = in/apart, in, g.Rate // the span is of another rate
+		low, high, outward = in/autoSpanFactor, in, g.Rate // the span is of another rate
 	}
 	if !incoming {
 		high = min(high, outward)
 	}
-	return min(planned, part(float64(planned)/float64(in), low)), max(planned, shaped(high)), true
+	return min(planned, part(float64(planned)/float64(in), low)), max(planned, shapedRate(high)), true
 }
 
 // Follows reports whether a queue is one that a follower of this goal has made of another: another rate, between the

@@ -189,7 +189,7 @@ func TestFollowsBehind(t *testing.T) {
 			t.Errorf("%s: from %s to %s, %v", name, low, high, behind)
 		}
 	}
-	if low, high, behind := server.Room(false, 47e6); low != shaped(90e6) || high != shaped(200e6) || behind {
+	if low, high, behind := server.Room(false, 47e6); low != shapedRate(90e6) || high != shapedRate(200e6) || behind {
 		t.Errorf("outgoing traffic: from %s to %s, %v", low, high, behind)
 	}
 }

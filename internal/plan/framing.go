@@ -26,7 +26,7 @@ const (
 func (d *draft) framing() (f qdisc.Framing) {
 	outside := d.link
 	if tunnel := tunnelKind(d.link); tunnel != "" {
-		defer func() { f = around(f, overhead(tunnel)) }()
+		defer func() { f = tunnelFraming(f, overhead(tunnel)) }()
 		outside, _ = d.facts.Link(cmp.Or(d.link.Parent, WayOut(d.facts)))
 	}
 	if d.Goal.Overhead != (qdisc.Framing{}) {
@@ -35,7 +35,7 @@ func (d *draft) framing() (f qdisc.Framing) {
 	f, why := suggestedFraming(outside, d.facts)
 	if why != "" {
 		d.note("framing", "each packet counts for %s. Why: %s. If the provider counts otherwise: --overhead, as "+
-			"tc-cake(8) has it. (%s)", described(f), why, framingEvidence.quoted())
+			"tc-cake(8) has it. (%s)", framingText(f), why, framingEvidence.quoted())
 	}
 	return f
 }
@@ -59,24 +59,24 @@ func suggestedFraming(l host.Link, f host.Facts) (qdisc.Framing, string) {
 		return suggested, why
 	case l.Kind == "bond" || l.Kind == "team" || l.Kind == "bridge":
 		for _, port := range f.Links {
-			if port.Master == l.Name && realCard(port) {
+			if port.Master == l.Name && isPhysicalCard(port) {
 				return suggestedFraming(port, f)
 			}
 		}
-	case realCard(l):
+	case isPhysicalCard(l):
 		return ethernet, "behind a card of a machine's own is a switch's port, which may count what is on the wire"
 	}
 	return qdisc.AsHanded(), ""
 }
 
-// realCard tells a card of a machine's own from a virtual machine's, and from devices that are software.
-func realCard(l host.Link) bool {
+// isPhysicalCard tells a card of a machine's own from a virtual machine's, and from devices that are software.
+func isPhysicalCard(l host.Link) bool {
 	virtual := []string{"virtio_net", "vif", "vmxnet3", "hv_netvsc", "ena", "gve", "mana", "uml-vector"}
 	return l.Kind == "" && l.Driver != "" && l.MAC != "" && !slices.Contains(virtual, l.Driver)
 }
 
-// described says a framing in a sentence.
-func described(f qdisc.Framing) string {
+// framingText says a framing in a sentence.
+func framingText(f qdisc.Framing) string {
 	text := fmt.Sprintf("%d bytes more than its IP part", f.Overhead)
 	if f.MPU != 0 {
 		text += fmt.Sprintf(", and for %d at least", f.MPU)
@@ -84,8 +84,8 @@ func described(f qdisc.Framing) string {
 	return text
 }
 
-// around is a framing around a tunnel's packets, whose own headers are bytes besides.
-func around(f qdisc.Framing, bytes int) qdisc.Framing {
+// tunnelFraming is a framing around a tunnel's packets, whose own headers are bytes besides.
+func tunnelFraming(f qdisc.Framing, bytes int) qdisc.Framing {
 	if f.Raw { // what is handed to the device below has an Ethernet header
 		f.Raw, f.Overhead = false, f.Overhead+wire.EthernetHeader
 	}

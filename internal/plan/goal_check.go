@@ -51,8 +51,8 @@ func (g Goal) Check() error {
 	}
 	said := g.said()
 	for _, x := range exclusions() {
-		if x.bars(said) {
-			return misuse(said.fill(x.try), "%s", said.fill(x.what))
+		if x.applies(said) {
+			return misuse(said.expand(x.try), "%s", said.expand(x.what))
 		}
 	}
 	return g.checkSpan()
@@ -155,7 +155,7 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 		}
 	}
 	link, ok := f.Link(name)
-	switch at, _, err := below(f, name); {
+	switch at, _, err := outermostDevice(f, name); {
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
 		return link, &hint.Error{What: name + " is a bridge: what goes from port to port does not pass its queue",
 			Try: "--dev " + at + ", by which all of it leaves"}

@@ -112,7 +112,7 @@ func checkWords(text, name string, table map[string]any) error {
 		field, value := Fields()[i], table[key]
 		word, isText := value.(string)
 		_, isBool := value.(bool)
-		low, _, isSpan := strings.Cut(word, to)
+		low, _, isSpan := strings.Cut(word, spanSeparator)
 		wrong := ""
 		switch {
 		case field.Type == "bool" && !isBool:

@@ -220,10 +220,10 @@ func TestUnpackedOnce(t *testing.T) {
 			New: kernel.Incoming{Arriving: qdisc.Arriving{Tunnels: tunnels}}}
 	}
 	before := []Change{arriving("eth0", "wg0", "wg1")}
-	if err := unpackedOnce(before, arriving("eth9", "wg2")); err != nil {
+	if err := checkUnpackedOnce(before, arriving("eth9", "wg2")); err != nil {
 		t.Error(err)
 	}
-	if err := unpackedOnce(before, arriving("eth9", "wg1")); err == nil ||
+	if err := checkUnpackedOnce(before, arriving("eth9", "wg1")); err == nil ||
 		!strings.Contains(err.Error(), "wg1 can pass one queue only, and is to pass that of eth0 and that of eth9") {
 		t.Error(err)
 	}

@@ -142,7 +142,7 @@ func planFor(goal Goal, facts host.Facts) (Plan, error) { return Make([]Goal{goa
 func Make(goals []Goal, facts host.Facts) (Plan, error) {
 	var drafts []*draft
 	for _, goal := range goals {
-		d, err := sketch(goal, facts)
+		d, err := draftFor(goal, facts)
 		if err != nil {
 			return Plan{}, err
 		}
@@ -153,7 +153,7 @@ func Make(goals []Goal, facts host.Facts) (Plan, error) {
 		}
 		drafts = append(drafts, d)
 	}
-	p, err := together(drafts)
+	p, err := mergeDrafts(drafts)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -171,8 +171,8 @@ func Make(goals []Goal, facts host.Facts) (Plan, error) {
 	return p, nil
 }
 
-// sketch is a goal's part of a plan.
-func sketch(goal Goal, facts host.Facts) (*draft, error) {
+// draftFor is a goal's part of a plan.
+func draftFor(goal Goal, facts host.Facts) (*draft, error) {
 	if err := goal.Check(); err != nil {
 		return nil, err
 	}
@@ -225,9 +225,9 @@ func sketch(goal Goal, facts host.Facts) (*draft, error) {
 	return d, nil
 }
 
-// together is one plan of several. A buffer is as large as the largest that is asked for; of anything else there is
+// mergeDrafts is one plan of several. A buffer is as large as the largest that is asked for; of anything else there is
 // one.
-func together(drafts []*draft) (p Plan, err error) {
+func mergeDrafts(drafts []*draft) (p Plan, err error) {
 	wants, whose := map[string]string{}, map[string]Goal{}
 	p.Changes = []Change{}
 	for _, d := range drafts {
@@ -240,7 +240,7 @@ func together(drafts []*draft) (p Plan, err error) {
 		}
 		for name, want := range d.wants {
 			before, there := wants[name]
-			both, ok := larger(name, before, want)
+			both, ok := largerValue(name, before, want)
 			if there && !ok {
 				return Plan{}, &hint.Error{
 					What: fmt.Sprintf("%s: %s is to be %s, and %s wants %s: it is one setting for the whole host",
@@ -258,7 +258,7 @@ func together(drafts []*draft) (p Plan, err error) {
 	}
 	for _, d := range drafts {
 		for _, c := range d.Changes {
-			if err := unpackedOnce(p.Changes, c); err != nil {
+			if err := checkUnpackedOnce(p.Changes, c); err != nil {
 				return Plan{}, err
 			}
 			// Of the host's there is one, whoever asks for it.
@@ -274,8 +274,8 @@ func together(drafts []*draft) (p Plan, err error) {
 	return p, nil
 }
 
-// unpackedOnce refuses a change by which what comes out of a tunnel would pass the queues of two devices.
-func unpackedOnce(before []Change, c Change) error {
+// checkUnpackedOnce refuses a change by which what comes out of a tunnel would pass the queues of two devices.
+func checkUnpackedOnce(before []Change, c Change) error {
 	want, _ := c.New.(kernel.Incoming)
 	for _, other := range before {
 		at, _ := other.New.(kernel.Incoming)
@@ -292,8 +292,8 @@ func unpackedOnce(before []Change, c Change) error {
 	return nil
 }
 
-// larger is the value that does for two goals, if there is one.
-func larger(name, a, b string) (string, bool) {
+// largerValue is the value that does for two goals, if there is one.
+func largerValue(name, a, b string) (string, bool) {
 	if a == b || name != tcpRmem && name != tcpWmem {
 		return b, a == b
 	}
@@ -394,7 +394,7 @@ func (d *draft) root(want qdisc.Stack, reason, evidence string) error {
 // warnOfLimit names a rate that somebody has set and that what is planned does not keep.
 func (d *draft) warnOfLimit(want qdisc.Stack) {
 	there, limited := d.link.Tree.Narrowest()
-	kept := shaped(d.Goal.Rate)
+	kept := shapedRate(d.Goal.Rate)
 	switch {
 	case !limited, want.Shapes() && kept == 0, want.Shapes() && kept <= there.Rate:
 		return

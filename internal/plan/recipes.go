@@ -34,7 +34,7 @@ func dualpi2BBR(d *draft) error {
 	if err := d.kernelHas("bbr"); err != nil {
 		return err
 	}
-	err := d.root(plain("dualpi2"), says+`: "actively controls queuing delay"`,
+	err := d.root(plainStack("dualpi2"), says+`: "actively controls queuing delay"`,
 		recipeQueueEvidence.String())
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func dualpi2BBR(d *draft) error {
 // serverCake is seed 001, with the options that it names.
 func serverCake(d *draft) error {
 	q := qdisc.New[qdisc.Cake]()
-	q.Bandwidth, q.Diffserv = shaped(d.Goal.Rate), "besteffort"
+	q.Bandwidth, q.Diffserv = shapedRate(d.Goal.Rate), "besteffort"
 	err := d.root(qdisc.Stack{q}, "the recipe: "+hereReason(d.Goal.Rate),
 		recipeCAKEEvidence.String())
 	if err != nil {
@@ -83,7 +83,7 @@ func lossyBBR(d *draft) error {
 		return &hint.Error{What: fmt.Sprintf("kernel %s has no fq", d.facts.Kernel),
 			Try: "--loss 10%: BBR has paced itself since Linux 4.13, and does without fq"}
 	}
-	d.warnOfFaults(plain("fq"))
+	d.warnOfFaults(plainStack("fq"))
 	d.sysctl("net.core.default_qdisc", "fq", `the recipe: "required" by BBR`,
 		recipeFQEvidence.String())
 	d.sysctl(congestionControl, "bbr", "the recipe: does not take loss for congestion", lossEvidence.String())

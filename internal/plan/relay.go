@@ -292,7 +292,7 @@ func (d *draft) relayed() error {
 			Try: "the same without --follow"}
 	}
 	d.kindNotes()
-	rate, reason := shaped(g.Rate), hereReason(g.Rate)
+	rate, reason := shapedRate(g.Rate), hereReason(g.Rate)
 	if how := d.arriving(); how.wanted && how.why == "" {
 		reason += "; the queue of incoming traffic is owned where it arrives"
 	} else if g.Carries.forwards() {
@@ -338,7 +338,7 @@ func Owns(g Goal, f host.Facts) string {
 	case how.wanted && (g.Carries.has(Proxy) || how.why == ""):
 		return fmt.Sprintf("Incoming and outgoing traffic both wait here. This gives up %.0f %% of goodput.",
 			100-100*how.share)
-	case part(min(relayShare, margin/d.ratio()), g.Inward()) < shaped(g.Rate):
+	case part(min(relayShare, margin/d.ratio()), g.Inward()) < shapedRate(g.Rate):
 		return "What leaves has come in by the same card, and is slow enough that both ways wait here. This gives " +
 			"up 6 % of goodput."
 	}
@@ -351,7 +351,7 @@ func (d *draft) relayInterval() units.Duration {
 	if how := d.arriving(); d.Goal.Carries.has(Tunnel) && how.why != "" {
 		most = packedInterval
 	}
-	return min(interval(d.Goal.RTT), most)
+	return min(intervalFor(d.Goal.RTT), most)
 }
 
 // relayStack is CAKE or, without it, what comes nearest.

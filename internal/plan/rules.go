@@ -52,7 +52,7 @@ func ownTheQueue(d *draft) error {
 		if err != nil {
 			return &hint.Error{What: err.Error(), Usage: true}
 		}
-		if err := d.passes(asked); err != nil {
+		if err := d.checkTokenBucket(asked); err != nil {
 			return err
 		}
 		err = d.root(asked, reason, "none: the choice is yours")
@@ -74,8 +74,9 @@ func ownTheQueue(d *draft) error {
 	return d.unshaped()
 }
 
-// passes refuses a token bucket that holds no full packet: it drops each of them, and the kernel takes it all the same.
-func (d *draft) passes(asked qdisc.Stack) error {
+// checkTokenBucket refuses a token bucket that holds no full packet: it drops each of them, and the kernel takes it all
+// the same.
+func (d *draft) checkTokenBucket(asked qdisc.Stack) error {
 	packet := units.Size(d.link.MTU)
 	if d.link.MAC != "" {
 		packet += wire.EthernetHeader
@@ -94,23 +95,23 @@ func (d *draft) passes(asked qdisc.Stack) error {
 	return nil
 }
 
-// shaped is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody
+// shapedRate is the rate to enforce so that the queue is here and not at the provider: little enough less that nobody
 // misses it.
-func shaped(rate units.Rate) units.Rate { return rate * usualShare / 10000 }
+func shapedRate(rate units.Rate) units.Rate { return rate * usualShare / 10000 }
 
 // hereReason is why a rate is enforced that is a little less than the provider's.
 func hereReason(rate units.Rate) string {
 	return "packets wait here and not at the provider: 99.75 % of " + rate.String()
 }
 
-// interval is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may stand
-// for good, is a twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
+// intervalFor is how long CAKE's and fq_codel's control law lets a queue stand before it acts; its target, what may
+// stand for good, is a twentieth of it (sch_cake.c, cake_set_rate; CoDel's own ratio, RFC 8289 section 4.3).
 //
 // The usual 100ms, with a target of 5, suits a queue that many connections share. Here each connection has a queue of
 // its own, which nobody else waits in. Cubic cuts its window by three tenths (RFC 9438 section 4.6), and runs dry
 // unless 0.43 × RTT stood in it. A dry queue is lost goodput, and its next packet counts as the first of a sparse flow,
 // ahead of those that really are. Ten RTTs make the target half an RTT.
-func interval(rtt units.Duration) units.Duration {
+func intervalFor(rtt units.Duration) units.Duration {
 	const (
 		rtts       = 10
 		least      = units.Duration(100 * time.Millisecond)
@@ -180,13 +181,13 @@ func (d *draft) ownInterval() units.Duration {
 	switch {
 	case d.sendsOwnTCP():
 	case g.Serves == servesUDP:
-		return interval(g.RTT)
+		return intervalFor(g.RTT)
 	default:
 		return d.forwardedInterval()
 	}
 	all := time.Duration(float64(connections*each*8*perTarget) / float64(g.Rate) * float64(time.Second))
 	own := min(max(all, least), most)
-	return max(units.Duration(own).Round(units.Duration(time.Millisecond)), interval(g.RTT))
+	return max(units.Duration(own).Round(units.Duration(time.Millisecond)), intervalFor(g.RTT))
 }
 
 // forwardedInterval is the interval for what others send through this host.
@@ -202,7 +203,7 @@ func (d *draft) forwardedInterval() units.Duration {
 		most      = 2 * time.Second
 	)
 	room := time.Duration(float64(bytes*8*perTarget) / float64(d.Goal.Rate) * float64(time.Second))
-	return max(interval(d.Goal.RTT), units.Duration(min(room, most)).Round(units.Duration(time.Millisecond)))
+	return max(intervalFor(d.Goal.RTT), units.Duration(min(room, most)).Round(units.Duration(time.Millisecond)))
 }
 
 // sendsOwnTCP reports whether what leaves is this host's own TCP, as far as is known.
@@ -210,10 +211,10 @@ func (d *draft) sendsOwnTCP() bool {
 	return d.Goal.Role != "relay" && d.Goal.Serves != servesUDP && !d.facts.Forwards()
 }
 
-// ownMemory bounds what thousands of connections may have here in all, which the interval no longer does: 0.4 s of the
-// rate, in packets' memory, and no less than CAKE's own least (sch_cake.c, cake_reconfigure). On a wide link CAKE's own
-// bound is short enough. In the lab 2000 connections at 50mbit carry 48.8 Mbit/s with it and 32.6 without.
-func ownMemory(rate units.Rate) units.Size {
+// memoryLimit bounds what thousands of connections may have here in all, which the interval no longer does: 0.4 s of
+// the rate, in packets' memory, and no less than CAKE's own least (sch_cake.c, cake_reconfigure). On a wide link CAKE's
+// own bound is short enough. In the lab 2000 connections at 50mbit carry 48.8 Mbit/s with it and 32.6 without.
+func memoryLimit(rate units.Rate) units.Size {
 	const (
 		least = 4 << 20
 		wide  = units.Rate(200e6)
@@ -233,7 +234,7 @@ func (d *draft) shaper() error {
 	if g.perClient() {
 		return d.clients()
 	}
-	htb := d.htb(shaped(g.Rate))
+	htb := d.htb(shapedRate(g.Rate))
 	root, ok := d.link.Tree.Root()
 	if ok && root.Handle != 0 && len(d.stack) > 0 && !d.stack.Shapes() && d.link.Tree.Rate() == 0 {
 		d.warn(d.link.Name, "%s, as it is now, has no rate: it acts on a queue at this device. Where %s is "+
@@ -255,7 +256,7 @@ func (d *draft) shaper() error {
 	d.needCAKE()
 	d.mayTakeShaper()
 	if d.takes("htb", "fq_codel") {
-		return d.root(append(htb, fqCodel(interval(g.RTT))), d.withoutCAKE(reason),
+		return d.root(append(htb, fqCodel(intervalFor(g.RTT))), d.withoutCAKE(reason),
 			withoutCAKEEvidence.String())
 	}
 	return d.noShaper("choose with --qdisc (this kernel has: " + d.kinds() + ")")
@@ -289,7 +290,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 			"queues (%s)", g.Rate, narrowL4SEvidence.quoted())
 	}
 	if d.facts.Qdiscs["dualpi2"] == host.Yes && d.takes("dualpi2", "htb") {
-		return true, d.root(append(htb, plain("dualpi2")...), reason+
+		return true, d.root(append(htb, plainStack("dualpi2")...), reason+
 			"; two queues, L4S marking, by the kernel's own DualPI2",
 			kernelDualPI2Evidence.String())
 	}
@@ -309,7 +310,7 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 			d.note("UDP GSO", "a QUIC server hands over several packets in one piece. Those go through "+
 				"bpf_dualpi2 as a whole, where CAKE takes them apart. (%s)", udpGSOEvidence.quoted())
 		}
-		return true, d.root(qdisc.Stack{d.bpfDualPI2(shaped(g.Rate))}, reason+
+		return true, d.root(qdisc.Stack{d.bpfDualPI2(shapedRate(g.Rate))}, reason+
 			"; two queues, L4S marking, by weir's DualPI2 in BPF",
 			bpfDualPI2Evidence.String())
 	}
@@ -327,25 +328,25 @@ func (d *draft) dualpi2(htb qdisc.Stack, reason string) (planned bool, err error
 // cake plans CAKE, which is fair between clients.
 func (d *draft) cake(reason string) error {
 	g := d.Goal
-	q, queues := d.newCake(shaped(g.Rate), d.ownInterval()), ""
+	q, queues := d.newCake(shapedRate(g.Rate), d.ownInterval()), ""
 	switch {
-	case d.wide() && d.takesShaper():
+	case d.exceedsCAKE() && d.takesShaper():
 		d.warn(d.link.Name, "%s was tried at up to 2.5gbit on emulated CPUs, and simulated at 25gbit. What it does on "+
 			"this card, weir measure tells; --qdisc has others", qdisc.BPFShaping)
 		return d.share(fmt.Sprintf("one CAKE carries %s and has one lock: here",
 			cmp.Or(g.OneCAKE, assumedCAKE)), sharesEvidence.String())
-	case d.wide() && g.OneCAKE == 0:
+	case d.exceedsCAKE() && g.OneCAKE == 0:
 		queues = d.unmeasured(&q)
-	case d.wide():
+	case d.exceedsCAKE():
 		var carried bool
-		if queues, carried = d.spread(&q); !carried {
+		if queues, carried = d.spreadOverQueues(&q); !carried {
 			return d.perQueue()
 		}
 	}
 	side, why := "dst", intervalEvidence
 	switch {
 	case d.sendsOwnTCP():
-		why, q.MemLimit = ownTCPEvidence, ownMemory(g.highest())
+		why, q.MemLimit = ownTCPEvidence, memoryLimit(g.highest())
 		d.warn("rtt", "%s is not added latency: it is how long a connection's own queue must persist before CAKE "+
 			"drops from it, and no other connection is affected. The kernel keeps the queues of this host's TCP "+
 			"short by itself; memlimit is the room for all of them. --serves udp for a host that sends QUIC", q.RTT)
@@ -417,8 +418,8 @@ func (d *draft) bpfDualPI2(rate units.Rate) qdisc.BPFDualPI2 {
 	return q
 }
 
-// plain is a kind as the kernel has it by default, below others.
-func plain(kinds ...string) (s qdisc.Stack) {
+// plainStack is a kind as the kernel has it by default, below others.
+func plainStack(kinds ...string) (s qdisc.Stack) {
 	for _, kind := range kinds {
 		spec, _ := qdisc.Default(kind)
 		s = append(s, spec)
@@ -465,7 +466,7 @@ func (d *draft) shapeIngress() error {
 	}
 	if d.takes("cake") {
 		// Fair to the same hosts as what leaves, which are at the other end of what arrives.
-		q, side := d.newCake(rate, interval(g.RTT)), "the hosts beyond that send it"
+		q, side := d.newCake(rate, intervalFor(g.RTT)), "the hosts beyond that send it"
 		q.FlowMode, q.Ingress = dualSrc, true
 		if g.FairTo == "src" {
 			q.FlowMode, side = dualDst, "the hosts behind this relay that it is for"
@@ -477,7 +478,7 @@ func (d *draft) shapeIngress() error {
 		return d.ingress(qdisc.Arriving{Stack: qdisc.Stack{q}}, reason, ingressEvidence.String())
 	}
 	if d.takes("htb", "fq_codel") {
-		return d.ingress(qdisc.Arriving{Stack: append(d.htb(rate), fqCodel(interval(g.RTT)))},
+		return d.ingress(qdisc.Arriving{Stack: append(d.htb(rate), fqCodel(intervalFor(g.RTT)))},
 			d.withoutCAKE(reason), ingressEvidence.String())
 	}
 	return d.noShaper("leave --ingress out")
@@ -488,17 +489,18 @@ func (d *draft) shapeIngress() error {
 func (d *draft) unshaped() error {
 	// A virtual device hands packets on at once: it has no queue to manage, and noqueue is right for it.
 	if d.link.Kind == "" && len(d.stack) > 0 && qdisc.TraitsOf(d.stack.Leaf()).Plain && !d.stack.Shapes() {
-		kind, above := "fq_codel", plain()
+		kind, above := "fq_codel", plainStack()
 		reason := "connections no longer wait behind each other when the device is the limit"
 		if d.link.TxQueues > 1 {
-			above, reason = plain("mq"), "as before one queue for each of the device's, now fair between connections"
+			above = plainStack("mq")
+			reason = "as before one queue for each of the device's, now fair between connections"
 			if d.takes("fq") {
 				kind = "fq"
 			}
 		}
 		if !d.takes(kind) {
 			d.warn(d.link.Name, "kernel %s has no %s to use: the plain FIFO stays", d.facts.Kernel, kind)
-		} else if err := d.root(append(above, plain(kind)...), reason,
+		} else if err := d.root(append(above, plainStack(kind)...), reason,
 			fifoEvidence.String()); err != nil {
 			return err
 		}
@@ -523,14 +525,14 @@ func (d *draft) warnIfIdle() {
 		idleEvidence.quoted())
 }
 
-func l4s(t qdisc.Traits) bool     { return t.L4S }
-func marking(t qdisc.Traits) bool { return t.Marks }
+func isL4S(t qdisc.Traits) bool        { return t.L4S }
+func marksPackets(t qdisc.Traits) bool { return t.Marks }
 
 // chooseCongestionControl takes a BBR where packets are lost without a queue, Weir's own also where the queue is
 // elsewhere, and keeps the kernel's from a DualPI2 that is the bottleneck.
 func chooseCongestionControl(d *draft) error {
 	want, reason, evidence := "", "", ""
-	l4sBottleneck := d.stack.Any(l4s) && d.stack.Shapes()
+	l4sBottleneck := d.stack.Any(isL4S) && d.stack.Shapes()
 	switch cc := d.Goal.CC; {
 	case cc != "" && cc != "auto" && cc != "keep":
 		if err := d.kernelHas(cc); err != nil {
@@ -764,7 +766,7 @@ func triple(text string) (sizes [3]uint64, ok bool) {
 // askForECN lets connections that a relay opens be marked where they would be dropped. A server only accepts,
 // and does so with ECN by default; BBR does not listen to marks.
 func askForECN(d *draft) error {
-	marks := d.stack.Shapes() && d.stack.Any(marking)
+	marks := d.stack.Shapes() && d.stack.Any(marksPackets)
 	now := d.facts.Sysctls[tcpECN].Value
 	if d.Goal.Role != "relay" || !marks || d.cc == "bbr" || (now != "0" && now != "2") {
 		return nil

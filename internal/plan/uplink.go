@@ -20,7 +20,7 @@ func Uplink(f host.Facts) (dev, why string, err error) {
 	dev = f.Uplink
 	for seen := []string{}; !slices.Contains(seen, dev); {
 		seen = append(seen, dev)
-		below, because, err := below(f, dev)
+		below, because, err := outermostDevice(f, dev)
 		if err != nil {
 			return "", "", err
 		}
@@ -40,8 +40,8 @@ func WayOut(f host.Facts) string {
 	return f.Uplink
 }
 
-// below is the device by which all leaves that goes by another; the same if that is it.
-func below(f host.Facts, name string) (dev, why string, err error) {
+// outermostDevice is the device by which all leaves that goes by another; the same if that is it.
+func outermostDevice(f host.Facts, name string) (dev, why string, err error) {
 	link, there := f.Link(name)
 	choose := func(what string, names []string) error {
 		return &hint.Error{What: what, Try: "--dev, one of: " + strings.Join(names, ", ")}
@@ -62,14 +62,14 @@ func below(f host.Facts, name string) (dev, why string, err error) {
 		}
 	case link.Kind == "openvswitch":
 		return "", "", choose(name+" is a port of Open vSwitch, which does not say by which card it leaves",
-			namesOf(outward(f)))
+			namesOf(outwardLinks(f)))
 	case link.Kind == "vlan" || link.Kind == "macvlan" || link.Kind == "ipvlan":
 		parent, seen := f.Link(link.Parent)
 		shared := slices.ContainsFunc(f.Links, func(l host.Link) bool {
 			return l.Parent == link.Parent &&
 				l.Name != name && l.Up
 		})
-		if seen && (shared || slices.ContainsFunc(parent.Addrs, assigned) || parent.Master != "") {
+		if seen && (shared || slices.ContainsFunc(parent.Addrs, isAssigned) || parent.Master != "") {
 			return parent.Name, fmt.Sprintf("%s shares %s with others", name, parent.Name), nil
 		}
 	case tunnelKind(link) != "":
@@ -103,7 +103,7 @@ func carriers(f host.Facts, tunnel host.Link) (links []host.Link) {
 	if len(links) == 2 && links[0].Name == links[1].Name || len(links) == 1 {
 		return links[:1]
 	}
-	return slices.DeleteFunc(outward(f), func(l host.Link) bool { return len(l.Addrs) == 0 })
+	return slices.DeleteFunc(outwardLinks(f), func(l host.Link) bool { return len(l.Addrs) == 0 })
 }
 
 // Leaving are the devices that what leaves by one passes: that first, then those to which filters lead most of it, and
@@ -116,7 +116,7 @@ func Leaving(f host.Facts, dev string) (links []host.Link) {
 	}
 	links = []host.Link{link}
 	for i := 0; i < len(links); i++ {
-		for _, l := range slices.Concat(ledOut(f, links[i]), lower(f, links[i])) {
+		for _, l := range slices.Concat(ledOut(f, links[i]), lowerDevices(f, links[i])) {
 			if !slices.ContainsFunc(links, func(known host.Link) bool { return known.Name == l.Name }) {
 				links = append(links, l)
 			}
@@ -162,8 +162,8 @@ func ledNotes(f host.Facts, link host.Link) (notes []Note) {
 	return notes
 }
 
-// lower are the devices right below one.
-func lower(f host.Facts, link host.Link) (links []host.Link) {
+// lowerDevices are the devices right below one.
+func lowerDevices(f host.Facts, link host.Link) (links []host.Link) {
 	port := func(l host.Link) bool { return l.Master == link.Name && l.Up }
 	filtered := func(links []host.Link, is func(host.Link) bool) []host.Link {
 		return slices.DeleteFunc(slices.Clone(links), func(l host.Link) bool { return !is(l) })
@@ -194,9 +194,9 @@ func lower(f host.Facts, link host.Link) (links []host.Link) {
 	})
 }
 
-// assigned reports whether an address is one that somebody has given a device: the kernel gives each that is up a
+// isAssigned reports whether an address is one that somebody has given a device: the kernel gives each that is up a
 // link-local one of IPv6 by itself.
-func assigned(addr string) bool {
+func isAssigned(addr string) bool {
 	prefix, err := netip.ParsePrefix(addr)
 	return err != nil || !prefix.Addr().Is6() || !prefix.Addr().IsLinkLocalUnicast()
 }
@@ -224,8 +224,9 @@ func mayPass(links []host.Link, l host.Link, dev string, before []string) bool {
 	})
 }
 
-// outward are the links by which a host can be left, as they have addresses: cards, what is made of them, and bridges.
-func outward(f host.Facts) (links []host.Link) {
+// outwardLinks are the links by which a host can be left, as they have addresses: cards, what is made of them, and
+// bridges.
+func outwardLinks(f host.Facts) (links []host.Link) {
 	for _, l := range f.Links {
 		if l.Up && !l.Loopback && l.Master == "" && slices.Contains([]string{"", "bond", "team", "vlan", "bridge"},
 			l.Kind) &&

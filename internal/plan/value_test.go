@@ -112,7 +112,7 @@ func TestLarger(t *testing.T) {
 		{tcpRmem, "1 2", "1 2 3", "", false},
 		{congestionControl, "bbr", "bbr", "bbr", true}, {congestionControl, "bbr", "cubic", "", false},
 	} {
-		if got, ok := larger(c.name, c.a, c.b); ok != c.ok || ok && got != c.want {
+		if got, ok := largerValue(c.name, c.a, c.b); ok != c.ok || ok && got != c.want {
 			t.Errorf("%s, %s and %s: %s, %v", c.name, c.a, c.b, got, ok)
 		}
 	}

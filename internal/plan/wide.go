@@ -19,13 +19,13 @@ const (
 	wholeCarries = 3
 )
 
-// carried is which rate one CAKE is taken to carry, with a fifth left for what a card's driver does.
-func (d *draft) carried() units.Rate { return cmp.Or(d.Goal.OneCAKE, assumedCAKE) * 4 / 5 }
+// cakeCapacity is which rate one CAKE is taken to carry, with a fifth left for what a card's driver does.
+func (d *draft) cakeCapacity() units.Rate { return cmp.Or(d.Goal.OneCAKE, assumedCAKE) * 4 / 5 }
 
-// wide reports whether a rate is above what one CAKE carries.
-func (d *draft) wide() bool {
+// exceedsCAKE reports whether a rate is above what one CAKE carries.
+func (d *draft) exceedsCAKE() bool {
 	// Of one CAKE, or of a bpf_shaper, the rate can be followed.
-	return d.Goal.Rate > d.carried() && (d.Goal.Follow == "" || d.takesShaper())
+	return d.Goal.Rate > d.cakeCapacity() && (d.Goal.Follow == "" || d.takesShaper())
 }
 
 // takesShaper reports whether a bpf_shaper can have CAKE's place. It does not look behind a translation of addresses.
@@ -71,18 +71,18 @@ func (d *draft) multiQueue(q *qdisc.Cake) (queues string) {
 	return fmt.Sprintf(", on %d queues", d.link.TxQueues)
 }
 
-// spread plans for a rate that one CAKE does not carry, as was measured. What is fair to clients comes first. It
-// returns false where no CAKE carries it.
-func (d *draft) spread(q *qdisc.Cake) (queues string, ok bool) {
+// spreadOverQueues plans for a rate that one CAKE does not carry, as was measured. What is fair to clients comes first.
+// It returns false where no CAKE carries it.
+func (d *draft) spreadOverQueues(q *qdisc.Cake) (queues string, ok bool) {
 	d.mayTakeShaper()
 	queue := units.Rate(d.link.TxQueues)
 	switch {
-	case d.sendsOwnTCP() && d.Goal.Rate <= wholeCarries*d.carried():
+	case d.sendsOwnTCP() && d.Goal.Rate <= wholeCarries*d.cakeCapacity():
 		q.SplitGSO = false
 		d.warn(d.link.Name, "one CAKE carries %s here if it takes superpackets apart, and at least %d times that if "+
 			"it leaves them whole. An echo may wait for one: up to 64 KiB", d.Goal.OneCAKE, wholeCarries)
 		return ", superpackets left whole", true
-	case queue > 1 && d.Goal.Rate <= queue*d.carried() && d.takesCAKEMQ():
+	case queue > 1 && d.Goal.Rate <= queue*d.cakeCapacity() && d.takesCAKEMQ():
 		return d.multiQueue(q), true
 	}
 	return "", false
@@ -96,10 +96,10 @@ func (d *draft) perQueue() error {
 		leaf = "fq_codel"
 	}
 	if queue > 1 && d.takes("mq", "htb", leaf) {
-		each := shaped(g.Rate) / queue
+		each := shapedRate(g.Rate) / queue
 		d.note("fairness", "no connection gets more than %s, the part of its queue, and clients do not share evenly",
 			each)
-		return d.root(append(append(plain("mq"), d.htb(each)...), plain(leaf)...), fmt.Sprintf(
+		return d.root(append(append(plainStack("mq"), d.htb(each)...), plainStack(leaf)...), fmt.Sprintf(
 			"%s; one CAKE carries %s here, so each of the %d queues has its part", hereReason(g.Rate), g.OneCAKE,
 			d.link.TxQueues), perQueueEvidence.String())
 	}
