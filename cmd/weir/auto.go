@@ -58,7 +58,7 @@ func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience tim
 	if why := host.Unasked(); why != "" && !loads {
 		err = errors.New(why)
 	} else {
-		h, err = hear(interrupted, u, patience, cli.NewProgress(cmd.ErrOrStderr()))
+		h, err = awaitRate(interrupted, u, patience, cli.NewProgress(cmd.ErrOrStderr()))
 	}
 	switch {
 	case interrupted.Err() != nil:
@@ -78,8 +78,9 @@ func withMeasuredRate(cmd *cobra.Command, o common, goal plan.Goal, patience tim
 	return goal, &h, nil
 }
 
-// hear listens until the rate is known, or nothing more is to be expected: nothing waits for as long as patience says.
-func hear(interrupted context.Context, u change.Unmeasured, patience time.Duration, line *cli.Progress) (h hearing,
+// awaitRate listens until the rate is known, or nothing more is to be expected: nothing waits for as long as patience
+// says.
+func awaitRate(interrupted context.Context, u change.Unmeasured, patience time.Duration, line *cli.Progress) (h hearing,
 	err error) {
 	ctx, end := context.WithTimeout(interrupted, max(listenLong, patience))
 	defer end()
@@ -93,7 +94,7 @@ func hear(interrupted context.Context, u change.Unmeasured, patience time.Durati
 			if !h.Alone {
 				impatient.Reset(max(steady, min(patience, listen)-time.Since(began)))
 			}
-			h = hearing{Rate: below(w.Lone), Alone: true, Says: w.Text}
+			h = hearing{Rate: roundDown(w.Lone), Alone: true, Says: w.Text}
 			return
 		case w.Reason == follow.Measured, w.Reason == follow.Scattered, w.Reason == follow.Alone && !h.Alone:
 			impatient.Stop()
@@ -126,8 +127,8 @@ func (h hearing) next() string {
 		". If not, look again while clients in two networks download: weir plan --rate auto --listen 5m"
 }
 
-// below is a rate with three digits, rounded down: a shaper that is too fast leaves the queue where it was.
-func below(rate units.Rate) units.Rate {
+// roundDown is a rate with three digits, rounded down: a shaper that is too fast leaves the queue where it was.
+func roundDown(rate units.Rate) units.Rate {
 	digits := math.Pow(10, math.Max(0, math.Floor(math.Log10(float64(rate)))-2))
 	return units.Rate(math.Floor(float64(rate)/digits) * digits)
 }

@@ -234,7 +234,7 @@ func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Pee
 	for _, name := range o.peers {
 		token, pin := "", ""
 		if secure(name) {
-			token, pin = nth(tokens, served), nth(o.pins, served)
+			token, pin = argumentFor(tokens, served), argumentFor(o.pins, served)
 			served++
 		}
 		p, err := openPeer(ctx, name, cc, token, pin)
@@ -246,7 +246,7 @@ func (o calibrateOptions) open(ctx context.Context, cc string) (all []*meter.Pee
 	return all, nil
 }
 
-func nth(all []string, n int) string {
+func argumentFor(all []string, n int) string {
 	if n < len(all) {
 		return all[n]
 	}
@@ -291,7 +291,7 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 		}
 	}
 	if at, ok := strings.CutPrefix(name, iperfScheme); ok {
-		at, err := address(at, iperfScheme, meter.IperfPort)
+		at, err := completeAddress(at, iperfScheme, meter.IperfPort)
 		if err != nil {
 			return nil, err
 		}
@@ -309,7 +309,7 @@ func openPeer(ctx context.Context, name, cc, token, pin string) (*meter.Peer, er
 		}
 		return far.Open(ctx, far.Host{Name: host, Interactive: term.IsTerminal(int(os.Stdin.Fd()))})
 	}
-	at, err := address(name, "", meter.DefaultPort)
+	at, err := completeAddress(name, "", meter.DefaultPort)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +341,7 @@ func deviceTo(peers []*meter.Peer) (read func() (meter.Counters, bool), done fun
 	if err != nil {
 		return nil, none, nil
 	}
-	if err := shaped(conn, index); err != nil {
+	if err := refuseShaped(conn, index); err != nil {
 		conn.Close()
 		return nil, none, err
 	}
@@ -352,8 +352,8 @@ func deviceTo(peers []*meter.Peer) (read func() (meter.Counters, bool), done fun
 	return read, func() { conn.Close() }, nil
 }
 
-// shaped is an error where a device enforces a rate itself.
-func shaped(conn *qdisc.Conn, index int) error {
+// refuseShaped is an error where a device enforces a rate itself.
+func refuseShaped(conn *qdisc.Conn, index int) error {
 	tree, err := conn.Tree(index)
 	stack, ok := tree.Stack()
 	link, errLink := netlink.LinkByIndex(index)
@@ -385,13 +385,13 @@ func printCalibrated(w io.Writer, c meter.Calibrated) {
 		row("Credit", "%s above the rate, at first", text.Bytes(c.Credit.Value))
 	}
 	if c.Depth.Sort != calibrate.Unknown {
-		row("The queue holds", "%s %s ms", prefix(c.Depth), figure(1e3*c.Depth.Value))
+		row("The queue holds", "%s %s ms", prefix(c.Depth), figureText(1e3*c.Depth.Value))
 	}
-	row("Round trip", "%s ms with no queue", figure(1e3*c.Base.Value))
+	row("Round trip", "%s ms with no queue", figureText(1e3*c.Base.Value))
 	row("Loss of the path", "%.2f %% ± %.2f", 100*c.Loss.Value, 100*(c.Loss.High-c.Loss.Value))
 	if c.Verified.Calm {
 		row("Verified", "99.75 %% of it: the median packet waited %s ms longer",
-			figure(math.Max(0, 1e3*c.Verified.Added)))
+			figureText(math.Max(0, 1e3*c.Verified.Added)))
 	}
 	for _, n := range c.Notes {
 		printWrapped(w, "", n)

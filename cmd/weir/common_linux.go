@@ -30,8 +30,8 @@ func openStore(dir string) change.Store {
 	return s
 }
 
-// same is a command for the same journal, as a shell reads it.
-func (c *common) same(command string) string {
+// sameJournal is a command for the same journal, as a shell reads it.
+func (c *common) sameJournal(command string) string {
 	if c.state == change.Dir {
 		return command
 	}

@@ -40,7 +40,7 @@ back, or the machine was started again, it fails.`,
 				for _, goal := range status.Goals {
 					fmt.Fprintf(w, "Confirmed:  %s\n", goal.Flags())
 				}
-				fmt.Fprintf(w, "%s To undo:  %s\n", until, options.same("weir down"))
+				fmt.Fprintf(w, "%s To undo:  %s\n", until, options.sameJournal("weir down"))
 			case !status.Up || !status.InForce: // what a file asks for may be another goal
 				fmt.Fprintln(w, "Nothing to confirm.")
 			default:

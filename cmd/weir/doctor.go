@@ -205,7 +205,7 @@ func printStages(w io.Writer, f host.Facts) {
 		if s.Lacks != "" {
 			saw = strings.TrimPrefix(saw+"; not seen: "+s.Lacks, "; ")
 		}
-		printLines(w, text.Wrap(pad("  "+s.Name, subject), pad("", subject), text.OneLine(saw), narrow))
+		printLines(w, text.Wrap(padRight("  "+s.Name, subject), padRight("", subject), text.OneLine(saw), narrow))
 	}
 }
 

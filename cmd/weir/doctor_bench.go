@@ -62,10 +62,11 @@ func printBench(w io.Writer, r bench.Report) error {
 		text.Counted(r.CPUs, "CPU"))
 	for _, x := range r.Results {
 		if x.Lacks != "" {
-			fmt.Fprintf(w, "%s%s\n", pad(x.Name, 30), x.Lacks)
+			fmt.Fprintf(w, "%s%s\n", padRight(x.Name, 30), x.Lacks)
 			continue
 		}
-		fmt.Fprintf(w, "%s%8.2f million packets/s %9.1f Gbit/s\n", pad(x.Name, 30), x.Packets/1e6, float64(x.Rate)/1e9)
+		fmt.Fprintf(w, "%s%8.2f million packets/s %9.1f Gbit/s\n", padRight(x.Name, 30), x.Packets/1e6,
+			float64(x.Rate)/1e9)
 	}
 	fmt.Fprintln(w)
 	if r.OneCake == 0 {

@@ -48,7 +48,7 @@ ask for.`,
 			if err != nil {
 				return err
 			}
-			tidy(store)
+			removeEmptyDir(store)
 			end := notDown(out, dev)
 			w := cmd.OutOrStdout()
 			if options.json {

@@ -105,8 +105,8 @@ func (o *dualpi2Options) noOptions(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// wrong is what is wrong with a discipline's options, on any host.
-func wrong(cmd *cobra.Command, err error) error {
+// wrongQdisc is what is wrong with a discipline's options, on any host.
+func wrongQdisc(cmd *cobra.Command, err error) error {
 	if options := (*qdisc.OptionError)(nil); errors.As(err, &options) {
 		err = options.Err // the command has named the discipline
 	}
@@ -205,8 +205,8 @@ func (o *dualpi2Options) stores(f host.Facts) (stores []change.Store) {
 	return stores
 }
 
-// tidy removes the directory of a journal that is gone. One that is there keeps its directory.
-func tidy(s change.Store) {
+// removeEmptyDir removes the directory of a journal that is gone. One that is there keeps its directory.
+func removeEmptyDir(s change.Store) {
 	if os.Remove(s.Dir()) == nil && filepath.Dir(filepath.Dir(s.Dir())) == "/run/weir" {
 		_ = os.Remove(filepath.Dir(s.Dir())) // the last of all devices
 	}
@@ -250,7 +250,7 @@ The others are those of tc-dualpi2(8), of which these come first:
 			}
 			spec, err := qdisc.Parse(strings.Join(append([]string{dualpi2Kind}, words...), " "))
 			if err != nil {
-				return wrong(cmd, err)
+				return wrongQdisc(cmd, err)
 			}
 			facts, link, err := o.change(cmd)
 			if err != nil {
@@ -293,7 +293,7 @@ The others are those of tc-dualpi2(8), of which these come first:
 func (o *dualpi2Options) bringUp(cmd *cobra.Command, store change.Store, dev string, spec qdisc.Spec) error {
 	out, err := store.Up(plan.Goal{Dev: dev, Qdisc: spec.String(), Only: true}, 0)
 	if err != nil {
-		tidy(store)
+		removeEmptyDir(store)
 		return err
 	}
 	w := cmd.OutOrStdout()
@@ -334,7 +334,7 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 			}
 			defaults, _ := qdisc.Default(dualpi2Kind)
 			if _, err := qdisc.Edit(defaults, words); err != nil {
-				return wrong(cmd, err)
+				return wrongQdisc(cmd, err)
 			}
 			facts, link, err := o.change(cmd)
 			if err != nil {
@@ -349,7 +349,7 @@ as they are. Only a limit beyond the one it was made for makes it anew.`,
 			}
 			spec, err := qdisc.Edit(now.Spec, words)
 			if err != nil {
-				return wrong(cmd, err)
+				return wrongQdisc(cmd, err)
 			}
 			return o.bringUp(cmd, o.store(facts, link.Name), link.Name, spec)
 		},
@@ -404,7 +404,7 @@ that, too.`,
 			if err != nil {
 				return err
 			}
-			tidy(store)
+			removeEmptyDir(store)
 			w := cmd.OutOrStdout()
 			if o.json {
 				if err := cli.PrintJSON(w, out); err != nil {

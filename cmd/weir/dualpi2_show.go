@@ -116,7 +116,7 @@ func (q shownQdisc) print(w io.Writer) {
 		shownSojourn
 	}{{"c", s.SojournC}, {"l", s.SojournL}} {
 		fmt.Fprintf(w, "sojourn_%s pkts %d mean %s p50 %s p99 %s max %s\n", queue.name, queue.Packets,
-			waited(queue.Mean), waited(queue.P50), waited(queue.P99), waited(queue.Max))
+			microText(queue.Mean), microText(queue.P50), microText(queue.P99), microText(queue.Max))
 	}
 	fmt.Fprintln(w)
 }
@@ -155,8 +155,8 @@ func firstOfTCs() (first []dualpi2.Option) {
 	return first
 }
 
-// waited writes microseconds to three digits.
-func waited(us float64) string {
+// microText writes microseconds to three digits.
+func microText(us float64) string {
 	d, unit := units.Duration(us*1e3), units.Duration(1)
 	for d >= 1000*unit {
 		unit *= 10

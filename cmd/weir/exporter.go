@@ -65,7 +65,7 @@ Exit status: 0 told to end, 1 failed, 2 wrong usage.`,
 			if err := toolkit.Validate(web); err != nil {
 				return hint.Wrap(fmt.Errorf("%s: %w", web, err), "docs/fleet.md, which has an example")
 			}
-			if err := listens("--listen", listen, "tcp", "127.0.0.1:4749"); err != nil {
+			if err := checkListen("--listen", listen, "tcp", "127.0.0.1:4749"); err != nil {
 				return err
 			}
 			if textfile != "" {

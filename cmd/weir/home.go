@@ -17,7 +17,7 @@ import (
 
 // printHome says, to somebody who typed weir alone, how this server is and what to do next.
 func printHome(w io.Writer, s change.Store) {
-	state, next := home(s.Status())
+	state, next := homeText(s.Status())
 	fmt.Fprintf(w, "%s\n\n", state)
 	for _, c := range append(next, nextStep{"weir --help", "every command"}) {
 		fmt.Fprintf(w, "  %-30s %s\n", c.command, c.does)
@@ -26,14 +26,14 @@ func printHome(w io.Writer, s change.Store) {
 
 // goalWords is the same sentence behind the word goal.
 func goalWords(s change.Status, err error) string {
-	state, _ := home(s, err)
+	state, _ := homeText(s, err)
 	return strings.TrimPrefix(state, "The goal is ")
 }
 
 type nextStep struct{ command, does string }
 
-// home is a server's state in a sentence, and the commands that come next.
-func home(s change.Status, err error) (string, []nextStep) {
+// homeText is a server's state in a sentence, and the commands that come next.
+func homeText(s change.Status, err error) (string, []nextStep) {
 	up := nextStep{"sudo weir up", "bring it back into force"}
 	down := nextStep{"sudo weir down", "put back what was there before"}
 	switch {
@@ -64,17 +64,17 @@ func home(s change.Status, err error) (string, []nextStep) {
 		return "The goal is in force, but the queue is elsewhere.",
 			[]nextStep{{"weir doctor", "where the queue is"}, down}
 	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Rate == 0:
-		return "The goal is in force, but the rate is not known yet" + because(s.Followed[0].Waits) + ".",
+		return "The goal is in force, but the rate is not known yet" + whyText(s.Followed[0].Waits) + ".",
 			[]nextStep{{"weir status", "what it waits for"},
 				{"weir calibrate PEER", "find it with another host's help"}, down}
 	case s.InForce && len(s.Followed) > 0 && !s.Followed[0].Running && s.Followed[0].Hidden == "":
-		return "The goal is in force, but nobody follows the rate: it stays " + rate(s.Followed[0]) + ".",
-			append(unfollowed(s.Followed[0]), down)
+		return "The goal is in force, but nobody follows the rate: it stays " + rateText(s.Followed[0]) + ".",
+			append(followSteps(s.Followed[0]), down)
 	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Idle() != "":
-		return "The goal is in force, but the rate is not followed" + because(s.Followed[0].Idle()) + ".",
+		return "The goal is in force, but the rate is not followed" + whyText(s.Followed[0].Idle()) + ".",
 			[]nextStep{{"weir status", "what is followed"}, down}
 	case s.InForce && len(s.Followed) > 0 && s.Followed[0].Running:
-		return "The goal is in force, and the rate is followed: " + rate(s.Followed[0]) + " now.",
+		return "The goal is in force, and the rate is followed: " + rateText(s.Followed[0]) + " now.",
 			[]nextStep{{"weir watch", "the queue, live"}, {"weir status", "what the goal is"}, down}
 	case s.InForce:
 		return "The goal is in force.", []nextStep{{"weir status", "what the goal is"}, down}
@@ -89,11 +89,11 @@ func home(s change.Status, err error) (string, []nextStep) {
 	return what + ".", []nextStep{{"weir status", "what has drifted"}, up, down}
 }
 
-// rate is that of a queue now.
-func rate(f presence.Queue) string { return units.Rounded(float64(f.Rate)).String() }
+// rateText is that of a queue now.
+func rateText(f presence.Queue) string { return units.Rounded(float64(f.Rate)).String() }
 
-// unfollowed is what to do where nobody follows: ask why the service does not run and start it, or follow from here.
-func unfollowed(f presence.Queue) []nextStep {
+// followSteps is what to do where nobody follows: ask why the service does not run and start it, or follow from here.
+func followSteps(f presence.Queue) []nextStep {
 	steps := []nextStep{{"sudo " + f.Start, "follow it"}}
 	if f.Ask != "" {
 		steps = append([]nextStep{{f.Ask, "why"}}, steps...)
@@ -101,7 +101,7 @@ func unfollowed(f presence.Queue) []nextStep {
 	return steps
 }
 
-func because(why string) string {
+func whyText(why string) string {
 	if why == "" {
 		return ""
 	}

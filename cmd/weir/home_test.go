@@ -61,7 +61,7 @@ func TestHome(t *testing.T) {
 		{change.Status{Up: true, InForce: true, Unconfirmed: true}, nil, "sudo weir recover"},
 		{change.Status{Up: true, Unconfirmed: true, PutBack: true}, nil, "sudo weir recover"},
 	} {
-		says, next := home(c.status, c.err)
+		says, next := homeText(c.status, c.err)
 		if seen[says] || !strings.HasSuffix(says, ".") || len(next) == 0 || next[0].command != c.next {
 			t.Errorf("%+v: %q, then %v", c.status, says, next)
 		}

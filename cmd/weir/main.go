@@ -17,6 +17,6 @@ var version = "unknown"
 
 // run is the program: its arguments in, its exit status out.
 func run(args []string, stdout, stderr io.Writer) int {
-	readable()
+	setUmask()
 	return cli.Run(newRootCommand(), args, stdout, stderr)
 }

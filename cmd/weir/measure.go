@@ -108,7 +108,7 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if o.live != 0 {
-				if err := misfit(cmd, "weir measure --live", "live", "inside", "json"); err != nil {
+				if err := refuseUnknownOption(cmd, "weir measure --live", "live", "inside", "json"); err != nil {
 					return err
 				}
 				return measureLive(ctx, cmd, o)
@@ -141,11 +141,11 @@ Exit status: 0 measured, 1 not, or a load carried no data, 2 wrong usage.`,
 // errEarly is that nothing was measured since somebody ended it.
 var errEarly = errors.New("interrupted before anything was measured")
 
-// knownOf are the options that a target of this kind knows, and what such a target is called. Of https it is not known
-// yet if there is a file: what a responsiveness server does not know is refused later.
-func knownOf(target string) (of string, known []string) {
+// optionsOf are the options that a target of this kind knows, and what such a target is called. Of https it is not
+// known yet if there is a file: what a responsiveness server does not know is refused later.
+func optionsOf(target string) (of string, known []string) {
 	known = []string{"time", "conns", "compare", "markdown", "csv", "flent", "html", "json"}
-	if web(target) {
+	if isWeb(target) {
 		return "a web server", append(known, "pin", "both", "cc", "token", "token-file", "fetches")
 	}
 	known = append(known, "both")
@@ -159,8 +159,8 @@ func knownOf(target string) (of string, known []string) {
 	return "a measurement of another host", append(known, "token", "token-file", "pin", "plain")
 }
 
-// misfit refuses an option that was given and would do nothing.
-func misfit(cmd *cobra.Command, of string, known ...string) error {
+// refuseUnknownOption refuses an option that was given and would do nothing.
+func refuseUnknownOption(cmd *cobra.Command, of string, known ...string) error {
 	var names []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(known, f.Name) {
@@ -233,14 +233,14 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 		return cli.Usage("weir measure HOST, or "+strings.Join(schemes(), "://, ")+"://",
 			"%s: weir measure does not know %s", target, scheme)
 	}
-	of, known := knownOf(target)
-	if o.fetches > 0 && web(target) {
+	of, known := optionsOf(target)
+	if o.fetches > 0 && isWeb(target) {
 		of, known = "a file that is downloaded", []string{"fetches", "pin", "compare", "markdown", "json"}
 	}
 	if strings.HasPrefix(target, "http://") { // without TLS there is no certificate
 		known = slices.DeleteFunc(known, func(name string) bool { return name == "pin" })
 	}
-	if err := misfit(cmd, of, known...); err != nil {
+	if err := refuseUnknownOption(cmd, of, known...); err != nil {
 		return err
 	}
 	before, earlier, err := o.before()
@@ -251,7 +251,7 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	options := meter.Options{Time: o.time, Conns: o.conns, CC: o.cc, Both: o.both, Plain: o.plain,
 		Progress: func(p meter.Progress) { line.Say(p.Elapsed, func() string { return progressLine(p) }) }}
 	var file *meter.File
-	if web(target) {
+	if isWeb(target) {
 		if err := meter.CheckURL(target); err != nil {
 			return cli.Usage("weir measure https://HOST", "%v", err)
 		}
@@ -289,11 +289,11 @@ func measureTarget(ctx context.Context, cmd *cobra.Command, target string, o mea
 	if failed := o.write(result, before); err == nil {
 		err = failed
 	}
-	return cmp.Or(err, unreached(ctx, result.Silent()))
+	return cmp.Or(err, errUnreached(ctx, result.Silent()))
 }
 
-// unreached is an error where a load carried nothing, or no probe was answered, unless somebody ended it early.
-func unreached(ctx context.Context, load string) error {
+// errUnreached is an error where a load carried nothing, or no probe was answered, unless somebody ended it early.
+func errUnreached(ctx context.Context, load string) error {
 	if load == "" || ctx.Err() != nil {
 		return nil
 	}
@@ -329,7 +329,7 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 		return meter.MeasureFile(ctx, file, options)
 	}
 	if name, ok := strings.CutPrefix(target, iperfScheme); ok {
-		at, err := address(name, iperfScheme, meter.IperfPort)
+		at, err := completeAddress(name, iperfScheme, meter.IperfPort)
 		if err != nil {
 			return nil, err
 		}
@@ -341,7 +341,7 @@ func (o measureOptions) record(ctx context.Context, target string, file *meter.F
 		}
 		return far.Measure(ctx, far.Host{Name: name, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}, options)
 	}
-	at, err := address(target, "", meter.DefaultPort)
+	at, err := completeAddress(target, "", meter.DefaultPort)
 	if err != nil {
 		return nil, err
 	}
@@ -359,8 +359,8 @@ const (
 
 func schemes() []string { return []string{"http", "https", "iperf3", "ssh"} }
 
-// web reports whether a target is something on a web server.
-func web(target string) bool {
+// isWeb reports whether a target is something on a web server.
+func isWeb(target string) bool {
 	return strings.HasPrefix(target, webScheme) || strings.HasPrefix(target, "http://")
 }
 
@@ -375,8 +375,8 @@ func sshName(target string) (string, bool) {
 	return target, strings.Contains(target, "@")
 }
 
-// address completes that of a server: 192.0.2.1, [2001:db8::1], host:4748. A scheme is what stood before it.
-func address(target, scheme, port string) (string, error) {
+// completeAddress completes that of a server: 192.0.2.1, [2001:db8::1], host:4748. A scheme is what stood before it.
+func completeAddress(target, scheme, port string) (string, error) {
 	of := "a weir serve"
 	if scheme == iperfScheme {
 		of = "an iperf3 server"
@@ -410,13 +410,13 @@ func address(target, scheme, port string) (string, error) {
 func progressLine(p meter.Progress) string {
 	load := ""
 	if p.Goodput > 0 {
-		load = fmt.Sprintf(" · %s Mbit/s", figure(p.Goodput))
+		load = fmt.Sprintf(" · %s Mbit/s", figureText(p.Goodput))
 	}
 	took := fmt.Sprintf("%v of %v", p.Elapsed.Round(time.Second), p.All)
 	if p.Elapsed > p.All+time.Second {
 		took = fmt.Sprintf("%v, where %v was planned", p.Elapsed.Round(time.Second), p.All)
 	}
-	return fmt.Sprintf("%s · %s%s · round trip %s ms", p.Phase, took, load, figure(p.RTT))
+	return fmt.Sprintf("%s · %s%s · round trip %s ms", p.Phase, took, load, figureText(p.RTT))
 }
 
 // before reads what to compare with: a result, or downloads.

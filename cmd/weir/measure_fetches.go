@@ -59,8 +59,8 @@ func printFetches(w io.Writer, f *meter.Fetches, markdown bool) {
 	printWrapped(w, "", f.Says)
 	fmt.Fprintf(w, "\n%-28s %24s %24s\n", text.OneLine(f.Target), "median", "from – to")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%-28s %24s %24s\n", r.Figure, figure(r.After.Value),
-			figure(r.After.Low)+" – "+figure(r.After.High))
+		fmt.Fprintf(w, "%-28s %24s %24s\n", r.Figure, figureText(r.After.Value),
+			figureText(r.After.Low)+" – "+figureText(r.After.High))
 	}
 	fmt.Fprintln(w)
 	known := func(x meter.Fetch) bool { return x.Early != nil }

@@ -97,13 +97,13 @@ func printLive(w io.Writer, r live.Result) {
 func printNetwork(w io.Writer, n live.Network) {
 	times := fmt.Sprintf("%7s %5s %5s %5s %7s", "-", "-", "-", "-", "-")
 	if n.RTT.N > 0 {
-		times = fmt.Sprintf("%7s %5s %5s %5s %7s", figure(n.Floor), figure(n.RTT.P50), figure(n.RTT.P90),
-			figure(n.RTT.P99), figure(n.Jitter))
+		times = fmt.Sprintf("%7s %5s %5s %5s %7s", figureText(n.Floor), figureText(n.RTT.P50), figureText(n.RTT.P90),
+			figureText(n.RTT.P99), figureText(n.Jitter))
 	}
 	who := string(n.Limit())
 	if who == "" {
 		who = "nothing sent"
 	}
 	fmt.Fprintf(w, "%-22s %5d %s %6.2f %6s %6s  %s · %s\n", n.Network, n.Connections, times, 100*n.Retransmitted,
-		figure(n.Out), figure(n.In), who, strings.Join(slices.Sorted(maps.Keys(n.CC)), ", "))
+		figureText(n.Out), figureText(n.In), who, strings.Join(slices.Sorted(maps.Keys(n.CC)), ", "))
 }

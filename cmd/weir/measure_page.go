@@ -29,17 +29,17 @@ func writeMeasuredPage(w io.Writer, all []namedResult) error {
 	}
 	h := page.Report{Title: "The way from " + cmp.Or(last.Local, "here") + " to " + cmp.Or(last.Remote, last.Target),
 		About: last.Says, Basis: "Measured " + strings.Join(when, " and ") + ", probe: " + probe[len(probe)-1]}
-	h.Points = append(h.Points, wholeTime(all))
+	h.Points = append(h.Points, timelineSection(all))
 	for _, name := range []string{meter.Download, meter.Upload, meter.Both} {
-		if p := phase(all, name); len(p.Rows) > 0 {
+		if p := phaseSection(all, name); len(p.Rows) > 0 {
 			h.Points = append(h.Points, p)
 		}
 	}
 	return page.Write(w, h)
 }
 
-// wholeTime has what each measurement says, and its round trips and goodput from beginning to end.
-func wholeTime(all []namedResult) page.Section {
+// timelineSection has what each measurement says, and its round trips and goodput from beginning to end.
+func timelineSection(all []namedResult) page.Section {
 	h := page.Section{Head: "measured", Columns: []string{"idle round trip, ms"}, Setting: "The whole time"}
 	trips := page.Chart{Name: "Round trip over time", X: page.Axis{Unit: "s"}, Y: page.Axis{Unit: "ms"}}
 	goodput := page.Chart{Name: "Goodput over time: downloads (solid) and uploads (dashed)", X: page.Axis{Unit: "s"},
@@ -62,7 +62,7 @@ func wholeTime(all []namedResult) page.Section {
 		}
 		trips.Lines = append(trips.Lines, page.Line{Name: m.Name, Color: k, Points: page.Peaks(at, rtt)})
 		for _, direction := range []string{meter.Download, meter.Upload} {
-			if points := arrived(m.Recording, direction); len(points) > 0 {
+			if points := goodputPoints(m.Recording, direction); len(points) > 0 {
 				name, dash := m.Name+", "+direction, direction == meter.Upload
 				goodput.Lines = append(goodput.Lines, page.Line{Name: name, Color: k, Dash: dash, Points: points})
 			}
@@ -78,8 +78,8 @@ func wholeTime(all []namedResult) page.Section {
 	return h
 }
 
-// phase is a load: how fast it was, what it added, and all round trips meanwhile.
-func phase(all []namedResult, name string) page.Section {
+// phaseSection is a load: how fast it was, what it added, and all round trips meanwhile.
+func phaseSection(all []namedResult, name string) page.Section {
 	h := page.Section{Label: name, Head: "measured", Setting: "Behind each figure: how far off it may be",
 		Columns: []string{"download Mbit/s", "upload Mbit/s", "added p50 ms", "added p90 ms", "added p99 ms",
 			"jitter ms", "lost %"}}
@@ -103,7 +103,7 @@ func phase(all []namedResult, name string) page.Section {
 			cells[5] = meter.Ranged(*p.Jitter)
 		}
 		h.Rows = append(h.Rows, page.Row{Color: k, Candidate: m.Name, Cells: cells})
-		if rtt := meanwhile(m.Recording, name); len(rtt) > 0 {
+		if rtt := roundTrips(m.Recording, name); len(rtt) > 0 {
 			share.Lines = append(share.Lines, page.Line{Name: m.Name, Color: k, Points: page.Distribution(rtt)})
 		}
 	}
@@ -111,8 +111,8 @@ func phase(all []namedResult, name string) page.Section {
 	return h
 }
 
-// arrived is the goodput of a direction over time.
-func arrived(rec *meter.Recording, direction string) (points []page.Point) {
+// goodputPoints is the goodput of a direction over time.
+func goodputPoints(rec *meter.Recording, direction string) (points []page.Point) {
 	step := meter.Step.Seconds()
 	for _, s := range rec.Spans {
 		flows := s.Local
@@ -143,8 +143,8 @@ func arrived(rec *meter.Recording, direction string) (points []page.Point) {
 	return points
 }
 
-// meanwhile are the round trips of a phase. What was lost is left out.
-func meanwhile(rec *meter.Recording, name string) (rtt []float64) {
+// roundTrips are the round trips of a phase. What was lost is left out.
+func roundTrips(rec *meter.Recording, name string) (rtt []float64) {
 	if rec == nil {
 		return nil
 	}

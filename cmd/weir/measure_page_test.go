@@ -84,7 +84,7 @@ func TestMeasuredPage(t *testing.T) {
 		t.Error("a result without samples")
 	}
 	write(namedResult{"x", meter.Result{}})
-	points := arrived(before.Recording, meter.Download)
+	points := goodputPoints(before.Recording, meter.Download)
 	if first, last := points[0], points[len(points)-1]; first != (page.Point{X: 5}) || last.Y != 0 ||
 		math.Abs(last.X-15) > 1e-9 || points[1].Y != 10 {
 		t.Errorf("%v", points)

@@ -16,7 +16,7 @@ import (
 
 // measureRPM tests the responsiveness of the way to a server that others run.
 func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measureOptions) error {
-	if err := misfit(cmd, "a responsiveness server", "time", "pin", "json"); err != nil {
+	if err := refuseUnknownOption(cmd, "a responsiveness server", "time", "pin", "json"); err != nil {
 		return err
 	}
 	if err := o.check(); err != nil {
@@ -27,7 +27,7 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 		Progress: func(p meter.Progress) { line.Say(p.Elapsed, func() string { return progressLine(p) }) }}
 	r, err := meter.MeasureRPM(ctx, target, o.fingerprint(), options)
 	line.Clear()
-	if ctx.Err() != nil && (err != nil || !slices.ContainsFunc(r.Directions, probed)) {
+	if ctx.Err() != nil && (err != nil || !slices.ContainsFunc(r.Directions, hasProbes)) {
 		return errEarly
 	}
 	if err != nil {
@@ -36,7 +36,7 @@ func measureRPM(ctx context.Context, cmd *cobra.Command, target string, o measur
 	if err := showRPM(cmd.OutOrStdout(), r, o.json); err != nil {
 		return err
 	}
-	return unreached(ctx, r.Silent())
+	return errUnreached(ctx, r.Silent())
 }
 
 func showRPM(w io.Writer, r *meter.RPMResult, json bool) error {
@@ -47,7 +47,7 @@ func showRPM(w io.Writer, r *meter.RPMResult, json bool) error {
 	fmt.Fprintf(w, "\n%-10s %10s %8s %8s %8s %6s %7s  %s\n", "", "goodput", "RPM", "new", "busy", "conns", "probes",
 		"confidence")
 	for _, d := range r.Directions {
-		fmt.Fprintf(w, "%-10s %10s %8.0f %8.0f %8.0f ", d.Direction, figure(d.Goodput), d.RPM, d.Foreign, d.Loaded)
+		fmt.Fprintf(w, "%-10s %10s %8.0f %8.0f %8.0f ", d.Direction, figureText(d.Goodput), d.RPM, d.Foreign, d.Loaded)
 		fmt.Fprintf(w, "%6d %7d  %s\n", d.Conns, d.Probes, d.Confidence)
 	}
 	fmt.Fprintln(w)
@@ -56,4 +56,4 @@ func showRPM(w io.Writer, r *meter.RPMResult, json bool) error {
 	return nil
 }
 
-func probed(d meter.RPMDirection) bool { return d.Probes > 0 }
+func hasProbes(d meter.RPMDirection) bool { return d.Probes > 0 }

@@ -25,25 +25,25 @@ func printResult(w io.Writer, r meter.Result) {
 	fmt.Fprintf(w, row, "", "Mbit/s", "ms", "ms", "ms", "ms", "%")
 	for _, p := range r.Phases {
 		if p.Name == meter.Idle {
-			fmt.Fprintf(w, "%-10s %20s %17s\n", p.Name, "", "RTT "+figure(p.RTT.P50))
+			fmt.Fprintf(w, "%-10s %20s %17s\n", p.Name, "", "RTT "+figureText(p.RTT.P50))
 			continue
 		}
 		added := [3]string{"-", "-", "-"}
 		if p.Added != nil {
-			added = [3]string{interval(p.Added.P50), interval(p.Added.P90), interval(p.Added.P99)}
+			added = [3]string{intervalText(p.Added.P50), intervalText(p.Added.P90), intervalText(p.Added.P99)}
 		}
 		jitter := "-"
 		if p.Jitter != nil {
-			jitter = figure(p.Jitter.Value)
+			jitter = figureText(p.Jitter.Value)
 		}
 		for i, direction := range []string{meter.Download, meter.Upload} {
 			g, there := p.Goodput[direction]
 			switch {
 			case there && (i == 0 || p.Name != meter.Both):
-				fmt.Fprintf(w, row, p.Name, interval(g), added[0], added[1], added[2], jitter,
+				fmt.Fprintf(w, row, p.Name, intervalText(g), added[0], added[1], added[2], jitter,
 					fmt.Sprintf("%.2f", 100*p.Loss.Value))
 			case there:
-				fmt.Fprintf(w, "%-10s %20s\n", "  and up", interval(g))
+				fmt.Fprintf(w, "%-10s %20s\n", "  and up", intervalText(g))
 			}
 		}
 	}
@@ -58,10 +58,10 @@ func printResult(w io.Writer, r meter.Result) {
 			if name == meter.Both {
 				name += ", " + text.OneLine(s.Direction)
 			}
-			printWrapped(w, name+": ", sender(s))
+			printWrapped(w, name+": ", senderText(s))
 		}
 		if p.Lost > 0 {
-			printWrapped(w, p.Name+": ", lost(p))
+			printWrapped(w, p.Name+": ", lossText(p))
 		}
 	}
 	if says := r.PathSays(); says != "" {
@@ -69,9 +69,9 @@ func printResult(w io.Writer, r meter.Result) {
 	}
 }
 
-// lost says how many probes were lost, and on which way. Only a weir serve tells the ways apart, by UDP, and only where
-// a later probe was answered.
-func lost(p meter.Phase) string {
+// lossText says how many probes were lost, and on which way. Only a weir serve tells the ways apart, by UDP, and only
+// where a later probe was answered.
+func lossText(p meter.Phase) string {
 	says := fmt.Sprintf("%d of %d probes were lost", p.Lost, p.Sent)
 	unknown := p.Lost - p.LostUp - p.LostDown
 	if unknown == p.Lost {
@@ -84,11 +84,11 @@ func lost(p meter.Phase) string {
 	return says
 }
 
-// interval writes a figure with what is not known of it.
-func interval(e stats.Estimate) string { return meter.Ranged(e) }
+// intervalText writes a figure with what is not known of it.
+func intervalText(e stats.Estimate) string { return meter.Ranged(e) }
 
-// sender says in a line what the senders' kernel knew.
-func sender(s meter.Sender) string {
+// senderText says in a line what the senders' kernel knew.
+func senderText(s meter.Sender) string {
 	if !s.Kernel {
 		return text.Counted(s.Flows, "flow") + "; the sender's kernel tells nothing."
 	}
@@ -98,8 +98,8 @@ func sender(s meter.Sender) string {
 	} else {
 		words = append(words, "no ECN")
 	}
-	words = append(words, fmt.Sprintf("the sender's RTT %s ms (least %s, p99 %s)", figure(s.RTT.P50), figure(s.MinRTT),
-		figure(s.RTT.P99)), fmt.Sprintf("%.2f %% sent again", 100*s.Retransmitted))
+	words = append(words, fmt.Sprintf("the sender's RTT %s ms (least %s, p99 %s)", figureText(s.RTT.P50),
+		figureText(s.MinRTT), figureText(s.RTT.P99)), fmt.Sprintf("%.2f %% sent again", 100*s.Retransmitted))
 	if s.Full {
 		words = append(words, "the link was full")
 	}
@@ -113,15 +113,15 @@ func printMarkdown(w io.Writer, r meter.Result) {
 
 // printMeasured prints the figures of one measurement of a host as a table in Markdown.
 func printMeasured(w io.Writer, host string, rows []meter.Row) {
-	fmt.Fprintf(w, "| %s | measured |\n|---|---:|\n", cell(host))
+	fmt.Fprintf(w, "| %s | measured |\n|---|---:|\n", markdownCell(host))
 	for _, row := range rows {
-		fmt.Fprintf(w, "| %s | %s |\n", row.Figure, interval(row.After))
+		fmt.Fprintf(w, "| %s | %s |\n", row.Figure, intervalText(row.After))
 	}
 	fmt.Fprintln(w)
 }
 
-// cell is the name of the host that was measured, for a table in Markdown.
-func cell(host string) string { return strings.ReplaceAll(text.OneLine(host), "|", `\|`) }
+// markdownCell is the name of the host that was measured, for a table in Markdown.
+func markdownCell(host string) string { return strings.ReplaceAll(text.OneLine(host), "|", `\|`) }
 
 // printComparison prints two results side by side.
 func printComparison(w io.Writer, before, after meter.Result, markdown bool) {
@@ -138,27 +138,28 @@ func printBeforeAfter(w io.Writer, before, after string) {
 // printRows prints figures of a host before and after, as a table.
 func printRows(w io.Writer, host string, rows []meter.Row, markdown bool) {
 	if markdown {
-		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", cell(host))
+		fmt.Fprintf(w, "| %s | before | after | factor |\n|---|---:|---:|---:|\n", markdownCell(host))
 		for _, r := range rows {
-			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
+			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.Figure, intervalText(r.Before), intervalText(r.After),
+				factorText(r))
 		}
 		fmt.Fprintln(w)
 		return
 	}
 	fmt.Fprintf(w, "%-28s %24s %24s %12s\n", text.OneLine(host), "before", "after", "factor")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%-28s %24s %24s %12s\n", r.Figure, interval(r.Before), interval(r.After), factor(r))
+		fmt.Fprintf(w, "%-28s %24s %24s %12s\n", r.Figure, intervalText(r.Before), intervalText(r.After), factorText(r))
 	}
 	fmt.Fprintln(w)
 }
 
-// factor says how much changed, if that is more than chance.
-func factor(r meter.Row) string {
+// factorText says how much changed, if that is more than chance.
+func factorText(r meter.Row) string {
 	if !r.Sure {
 		return "no change seen"
 	}
 	return r.Factor()
 }
 
-// figure writes a number with three digits, as far as they are known.
-func figure(v float64) string { return meter.Figure(v) }
+// figureText writes a number with three digits, as far as they are known.
+func figureText(v float64) string { return meter.Figure(v) }

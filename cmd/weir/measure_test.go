@@ -64,12 +64,12 @@ func TestAddress(t *testing.T) {
 		"[2001:db8::1]:1": "[2001:db8::1]:1",
 		"fe80::1%eth0":    "[fe80::1%eth0]:4747", "": "", "a/b": "", "a b": "", "a:0": "", "a:65536": "", "a:-1": "",
 		"a:https": "", "a:": "", "[2001:db8::1": "", "2001:db8::1]": "", "[::1]:x": "", "[::1]]": ""} {
-		got, err := address(target, "", "4747")
+		got, err := completeAddress(target, "", "4747")
 		if _, isUsage := hint.Of(err); got != want || (err != nil) != (want == "") || err != nil && !isUsage {
 			t.Errorf("%q: %q, %v; want %q", target, got, err, want)
 		}
 	}
-	_, err := address("a:8099/f", "", "4747")
+	_, err := completeAddress("a:8099/f", "", "4747")
 	if wrong := (*hint.Error)(nil); !errors.As(err, &wrong) || wrong.Try != "http://a:8099/f" {
 		t.Errorf("a file's URL without its scheme: %+v", wrong)
 	}
@@ -122,7 +122,7 @@ func TestMeasureShowsLosses(t *testing.T) {
 			LostUp: 1},
 	} {
 		p.Sent = 9
-		if got := lost(p); got != want {
+		if got := lossText(p); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -29,8 +29,8 @@ func printChange(w io.Writer, c plan.Change) {
 	if c.IsFile() {
 		what = c.Verb()
 	}
-	line := pad(text.Short(c.Target.String()), subject) + what
-	if with := pad(line, reason) + c.Reason; text.Width(with) <= columns {
+	line := padRight(text.Short(c.Target.String()), subject) + what
+	if with := padRight(line, reason) + c.Reason; text.Width(with) <= columns {
 		fmt.Fprintln(w, with)
 		return
 	}
@@ -52,7 +52,8 @@ func printOwner(w io.Writer, c plan.Change) {
 
 // printText prints text in the second column, over as many lines as it takes, and a label beside the first of them.
 func printText(w io.Writer, label, s string) {
-	printLines(w, text.Wrap(pad(label, subject), pad("", subject), strings.Join(strings.Fields(s), " "), columns))
+	printLines(w, text.Wrap(padRight(label, subject), padRight("", subject), strings.Join(strings.Fields(s), " "),
+		columns))
 }
 
 // printWrapped prints text over as many lines as it takes, the first behind a mark and the others below its beginning.
@@ -73,8 +74,8 @@ func printNotes(w io.Writer, notes []plan.Note) {
 	}
 }
 
-// pad fills a column; text that is wider gets two spaces to the next.
-func pad(s string, to int) string { return s + strings.Repeat(" ", max(to-text.Width(s), 2)) }
+// padRight fills a column; text that is wider gets two spaces to the next.
+func padRight(s string, to int) string { return s + strings.Repeat(" ", max(to-text.Width(s), 2)) }
 
 // seconds writes a time that a person waits for.
 func seconds(d units.Duration) string {

@@ -75,10 +75,10 @@ func TestServeLog(t *testing.T) {
 }
 
 // A rate that only one client tells is rounded down.
-func TestBelow(t *testing.T) {
-	for rate, want := range map[units.Rate]units.Rate{49_894_999: 49_800_000, 9_999_999: 9_990_000, 1_000_000: 1_000_000,
-		999_999: 999_000, 7: 7} {
-		if got := below(rate); got != want {
+func TestRoundDown(t *testing.T) {
+	for rate, want := range map[units.Rate]units.Rate{49_894_999: 49_800_000, 9_999_999: 9_990_000,
+		1_000_000: 1_000_000, 999_999: 999_000, 7: 7} {
+		if got := roundDown(rate); got != want {
 			t.Errorf("%d: %d, and not %d", rate, got, want)
 		}
 	}

@@ -85,7 +85,7 @@ the one that was brought up last.`,
 			if goal == (plan.Goal{}) && len(p.Goals) > 1 {
 				up = "weir up"
 			}
-			up = options.same(up)
+			up = options.sameJournal(up)
 			changes := text.Counted(len(p.Changes)-files, "change")
 			switch {
 			case p.Empty():

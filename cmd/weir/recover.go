@@ -32,7 +32,7 @@ nothing to put back, it says so and succeeds.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, recover := options.store(), change.Store.Recover
 			if unconfirmed {
-				recover = func(s change.Store) (change.Outcome, error) { return s.Expire(waits(detached)) }
+				recover = func(s change.Store) (change.Outcome, error) { return s.Expire(readySignal(detached)) }
 			}
 			out, err := recover(store)
 			if err != nil {
@@ -68,8 +68,9 @@ nothing to put back, it says so and succeeds.`,
 	return cmd
 }
 
-// waits is what to do as soon as the time is running: tell weir up, which has made nothing dependent on it before.
-func waits(detached bool) func() {
+// readySignal is what to do as soon as the time is running: tell weir up, which has made nothing dependent on it
+// before.
+func readySignal(detached bool) func() {
 	if detached {
 		// There is no terminal any more to hang up, but a session's manager may mean everybody.
 		signal.Ignore(syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)

@@ -28,7 +28,7 @@ Exit status: 0 success, 1 the answer is no or the command failed,
 2 wrong usage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if w := cmd.OutOrStdout(); cli.IsTerminal(w) {
-				return alone(w, cmd.Help)
+				return printBare(w, cmd.Help)
 			}
 			return cmd.Help()
 		},

@@ -153,14 +153,14 @@ func (o serveOptions) check() error {
 		net.ParseIP(o.domain) != nil):
 		return cli.Usage("--domain speed.example.org", "--domain %q is no name of a host", o.domain)
 	}
-	if err := listens("--listen", o.listen, "tcp", ":"+meter.DefaultPort); err != nil || o.udp == "" {
+	if err := checkListen("--listen", o.listen, "tcp", ":"+meter.DefaultPort); err != nil || o.udp == "" {
 		return err
 	}
-	return listens("--udp", o.udp, "udp", ":2112")
+	return checkListen("--udp", o.udp, "udp", ":2112")
 }
 
-// listens refuses what is no address and port of this kind.
-func listens(option, address, network, example string) error {
+// checkListen refuses what is no address and port of this kind.
+func checkListen(option, address, network, example string) error {
 	_, port, err := net.SplitHostPort(address)
 	if n, number := strconv.Atoi(port); err == nil && number == nil && n > math.MaxUint16 {
 		return cli.Usage(option+" "+example, "%s: port %s is out of range (1 to 65535)", option, port)
@@ -213,7 +213,7 @@ func serve(ctx context.Context, w io.Writer, o serveOptions) error {
 		kept.Token = ""
 	case token != "":
 		kept.Token = token
-	case local(tcp.Addr()) && local(udp.LocalAddr()):
+	case isLocal(tcp.Addr()) && isLocal(udp.LocalAddr()):
 		kept.Token = ""
 	}
 	name, _ := os.Hostname()
@@ -309,7 +309,7 @@ func (l *serveLog) show(tests []server.Test, seconds float64) {
 	for _, t := range tests {
 		now[t.Client] = t.Bytes
 		rate := 8 * float64(t.Bytes-l.before[t.Client]) / max(seconds, 1e-3) / 1e6
-		words = append(words, fmt.Sprintf("%s  %.0f s · %s Mbit/s", t.Client, t.Seconds, figure(rate)))
+		words = append(words, fmt.Sprintf("%s  %.0f s · %s Mbit/s", t.Client, t.Seconds, figureText(rate)))
 	}
 	l.before = now
 	fmt.Fprint(l.w, cli.OneRow(l.w, text.OneLine(strings.Join(words, "   "))))
@@ -369,7 +369,7 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 	}
 	tcp, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		if other := o.another("--listen", o.listen, err); other != nil {
+		if other := o.errForeignAddress("--listen", o.listen, err); other != nil {
 			return nil, nil, other
 		}
 		try := "weir serve --listen :4748"
@@ -389,7 +389,7 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 	udp, err := net.ListenPacket("udp", at)
 	if err != nil {
 		tcp.Close()
-		if other := o.another("--udp", o.udp, err); other != nil {
+		if other := o.errForeignAddress("--udp", o.udp, err); other != nil {
 			return nil, nil, other
 		}
 		return nil, nil, hint.Wrap(err, "weir serve --udp :4748")
@@ -397,18 +397,18 @@ func (o serveOptions) sockets() (net.Listener, net.PacketConn, error) {
 	return tcp, udp, nil
 }
 
-// another is the error of an address that is another host's; nil if that is not what is wrong.
-func (o serveOptions) another(option, at string, err error) error {
+// errForeignAddress is the error of an address that is another host's; nil if that is not what is wrong.
+func (o serveOptions) errForeignAddress(option, at string, err error) error {
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return nil
 	}
 	host, port, _ := net.SplitHostPort(at)
 	return hint.Wrap(fmt.Errorf("%s %s: %s is no address of this host", option, at, host),
-		elsewhere(option, port, addresses()))
+		otherAddress(option, port, addresses()))
 }
 
-// elsewhere is where to listen instead, of the addresses that there are.
-func elsewhere(option, port string, has []string) string {
+// otherAddress is where to listen instead, of the addresses that there are.
+func otherAddress(option, port string, has []string) string {
 	try := option + " :" + port + ", which is all of its addresses"
 	if len(has) > 0 {
 		try += ": " + strings.Join(has, ", ")
@@ -427,7 +427,7 @@ func addresses() (all []string) {
 	return all
 }
 
-func local(a net.Addr) bool {
+func isLocal(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.TCPAddr:
 		return a.IP.IsLoopback()
@@ -441,7 +441,7 @@ func local(a net.Addr) bool {
 func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept) {
 	host, port, _ := net.SplitHostPort(tcp.String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = reachable()
+		host = outwardAddress()
 	}
 	if o.domain != "" {
 		host = o.domain
@@ -482,8 +482,8 @@ func (o serveOptions) announce(w io.Writer, tcp, udp net.Addr, kept server.Kept)
 	}
 }
 
-// reachable is the address from which this host reaches others. Nothing is sent.
-func reachable() string {
+// outwardAddress is the address from which this host reaches others. Nothing is sent.
+func outwardAddress() string {
 	for _, to := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} { // for examples (RFC 5737, RFC 3849)
 		c, err := net.Dial("udp", to)
 		if err != nil {
@@ -494,14 +494,14 @@ func reachable() string {
 			return a.IP.String()
 		}
 	}
-	return firstOf(addresses())
+	return firstAddress(addresses())
 }
 
 // noAddress stands for an address that this host does not know of itself.
 const noAddress = "HOST"
 
-// firstOf is the address to name where no route leads out: the first there is.
-func firstOf(has []string) string {
+// firstAddress is the address to name where no route leads out: the first there is.
+func firstAddress(has []string) string {
 	if len(has) == 0 {
 		return noAddress
 	}

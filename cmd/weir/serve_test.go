@@ -10,7 +10,7 @@ func TestElsewhere(t *testing.T) {
 		"--listen :4747, which is all of its addresses":                         nil,
 		"--listen :4747, which is all of its addresses: 192.0.2.1, 2001:db8::1": {"192.0.2.1", "2001:db8::1"},
 	} {
-		if got := elsewhere("--listen", "4747", has); got != want {
+		if got := otherAddress("--listen", "4747", has); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -19,7 +19,7 @@ func TestElsewhere(t *testing.T) {
 // Where no route leads out, the address to name is the first that others may reach; a host's name leads nowhere.
 func TestFirstOf(t *testing.T) {
 	for want, has := range map[string][]string{noAddress: nil, "192.0.2.1": {"192.0.2.1", "2001:db8::1"}} {
-		if got := firstOf(has); got != want {
+		if got := firstAddress(has); got != want {
 			t.Errorf("%v: %s", has, got)
 		}
 	}

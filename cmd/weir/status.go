@@ -51,8 +51,8 @@ failed, 2 wrong usage.`,
 					return err
 				}
 			} else {
-				printStatus(cmd.OutOrStdout(), s, options.same)
-				printPending(cmd.OutOrStdout(), s, options.same)
+				printStatus(cmd.OutOrStdout(), s, options.sameJournal)
+				printPending(cmd.OutOrStdout(), s, options.sameJournal)
 			}
 			if !s.InForce || s.Elsewhere != "" {
 				return cli.ErrNo

@@ -43,13 +43,13 @@ func commands() []*cobra.Command {
 	}
 }
 
-// readable lets everybody read what is written, whatever the shell that it is started from says.
-func readable() { unix.Umask(0o022) }
+// setUmask lets everybody read what is written, whatever the shell that it is started from says.
+func setUmask() { unix.Umask(0o022) }
 
 func readHost() (host.Facts, error) { return host.Read() }
 
-// alone says, to somebody who typed weir alone, how this server is.
-func alone(w io.Writer, _ func() error) error {
+// printBare says, to somebody who typed weir alone, how this server is.
+func printBare(w io.Writer, _ func() error) error {
 	printHome(w, openStore(change.Dir))
 	return nil
 }

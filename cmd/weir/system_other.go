@@ -27,12 +27,12 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{newMeasureCommand(), newTryCommand(), newServeCommand()}
 }
 
-func readable() {}
+func setUmask() {}
 
 // readHost has no devices to offer: those of --dev are another host's.
 func readHost() (host.Facts, error) { return host.Facts{}, errNotHere }
 
-func alone(_ io.Writer, help func() error) error { return help() }
+func printBare(_ io.Writer, help func() error) error { return help() }
 
 // release is what there is to say of the kernel.
 func release() string { return runtime.GOOS }

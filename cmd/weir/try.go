@@ -118,12 +118,12 @@ wrong usage.`,
 				says = cmd.ErrOrStderr()
 			}
 			terminal := term.IsTerminal(int(os.Stdin.Fd()))
-			trials, err := tryEach(ctx, hosts, func(ctx context.Context, name string) (tried, error) {
-				t := &attempt{tryOptions: o, goal: goal, in: typed(), w: says, errs: cmd.ErrOrStderr(),
+			trials, err := tryEach(ctx, hosts, func(ctx context.Context, name string) (triedHost, error) {
+				t := &attempt{tryOptions: o, goal: goal, in: stdinLines(), w: says, errs: cmd.ErrOrStderr(),
 					terminal: terminal, host: far.Host{Name: name, Interactive: terminal},
-					tried: tried{Hostname: name, State: unchanged}}
+					triedHost: triedHost{Hostname: name, State: unchanged}}
 				err := t.run(ctx)
-				return t.tried, err
+				return t.triedHost, err
 			})
 			return cmp.Or(o.showTried(out, trials), err)
 		},
@@ -160,14 +160,14 @@ func (o tryOptions) check(goal plan.Goal) error {
 	return nil
 }
 
-// brought is what weir up says of its run.
-type brought struct {
+// upAnswer is what weir up says of its run.
+type upAnswer struct {
 	Goal      plan.Goal      `json:"goal"`
 	RevertsIn units.Duration `json:"reverts_in"`
 }
 
-// standing is what a host says of its goal.
-type standing struct {
+// goalState is what a host says of its goal.
+type goalState struct {
 	Up          bool      `json:"up"`
 	Unconfirmed bool      `json:"unconfirmed"`
 	Goal        plan.Goal `json:"goal"`
@@ -176,14 +176,14 @@ type standing struct {
 // attempt is a try under way.
 type attempt struct {
 	tryOptions
-	tried
+	triedHost
 	goal     plan.Goal
 	host     far.Host
 	in       io.Reader // what is typed
 	w, errs  io.Writer
 	terminal bool
 	machine  *trial.Machine
-	up       brought       // there
+	up       upAnswer      // there
 	took     time.Duration // for a measurement, its connections included
 }
 
@@ -206,7 +206,7 @@ func (t *attempt) run(ctx context.Context) (err error) {
 	for _, dir := range t.machine.Left {
 		t.step("an earlier try was cut short: its copy of weir in %s is removed", dir)
 	}
-	if err := t.free(ctx); err != nil {
+	if err := t.refuseOwned(ctx); err != nil {
 		return err
 	}
 	if t.dryRun {
@@ -223,7 +223,7 @@ func (t *attempt) run(ctx context.Context) (err error) {
 		fmt.Fprintln(t.w, text.OneLine(before.file.Says))
 	}
 	if t.goal.Unknown() {
-		if err := t.settle(ctx, rate); err != nil {
+		if err := t.goalFrom(ctx, rate); err != nil {
 			return err
 		}
 	}
@@ -271,8 +271,8 @@ func (t *attempt) listen(ctx context.Context) hearing {
 	return *said.Heard
 }
 
-// settle makes a goal of what was heard. Of one client alone a person has to say that the rate is the server's.
-func (t *attempt) settle(ctx context.Context, h hearing) error {
+// goalFrom makes a goal of what was heard. Of one client alone a person has to say that the rate is the server's.
+func (t *attempt) goalFrom(ctx context.Context, h hearing) error {
 	if h.Rate == 0 {
 		return hint.Wrap(fmt.Errorf("%s does not find the rate of its link: %s", t.host.Name, text.OneLine(h.Says)),
 			"--rate 50mbit, what its provider sold, or --time 60s")
@@ -423,21 +423,21 @@ func (t *attempt) download(ctx context.Context, when string) (*meter.Fetches, er
 	})
 }
 
-// free refuses a host that weir has in hand already.
-func (t *attempt) free(ctx context.Context) error {
-	s, err := t.standing(ctx, "status")
+// refuseOwned refuses a host that weir has in hand already.
+func (t *attempt) refuseOwned(ctx context.Context) error {
+	s, err := t.goalState(ctx, "status")
 	if err != nil {
 		return fmt.Errorf("weir does not run on %s: %w", t.host.Name, err)
 	}
 	if s.Up {
 		return hint.Wrap(fmt.Errorf("weir has %s in hand already", t.host.Name),
-			t.there("up "+t.goal.Flags()))
+			t.remoteCommand("up "+t.goal.Flags()))
 	}
 	return nil
 }
 
-// standing is how the host stands after a command that reports it. One that says so has not failed.
-func (t *attempt) standing(ctx context.Context, command string) (s standing, err error) {
+// goalState is how the host stands after a command that reports it. One that says so has not failed.
+func (t *attempt) goalState(ctx context.Context, command string) (s goalState, err error) {
 	out, err := t.machine.Weir(ctx, command, "--json")
 	if bad := json.Unmarshal([]byte(out), &s); bad != nil {
 		return s, cmp.Or(err, bad)
@@ -445,9 +445,9 @@ func (t *attempt) standing(ctx context.Context, command string) (s standing, err
 	return s, nil
 }
 
-// owns reports whether a goal that is up there is this try's. Where the answer of weir up was lost, that is one which
+// isOwn reports whether a goal that is up there is this try's. Where the answer of weir up was lost, that is one which
 // nobody has confirmed, with the rate that was asked for.
-func (t *attempt) owns(s standing) bool {
+func (t *attempt) isOwn(s goalState) bool {
 	if t.up.Goal == (plan.Goal{}) {
 		return s.Unconfirmed && s.Goal.Rate == t.goal.Rate && s.Goal.Follow == t.goal.Follow
 	}
@@ -472,18 +472,18 @@ func (t *attempt) change(ctx context.Context, before sample) error {
 		timeout = min(timeout+5*time.Minute, maxTimeout) // somebody reads and decides
 	}
 	t.step("changing it; put back by itself after %v", timeout)
-	if err := t.free(ctx); err != nil { // minutes have gone by
+	if err := t.refuseOwned(ctx); err != nil { // minutes have gone by
 		return err
 	}
 	t.State = leftToTimer
 	args := append([]string{"up", "--json", "--runtime", "--timeout", timeout.String()}, t.goal.Args()...)
 	out, err := t.machine.Weir(ctx, args...)
 	if bad := json.Unmarshal([]byte(out), &t.up); err != nil || bad != nil {
-		return t.back(ctx, fmt.Errorf("%s: %w", t.host.Name, cmp.Or(err, bad)))
+		return t.putBack(ctx, fmt.Errorf("%s: %w", t.host.Name, cmp.Or(err, bad)))
 	}
 	after, err := t.measure(ctx, "after")
 	if err != nil {
-		return t.back(ctx, err)
+		return t.putBack(ctx, err)
 	}
 	t.after(after)
 	rows := before.compare(after)
@@ -492,7 +492,7 @@ func (t *attempt) change(ctx context.Context, before sample) error {
 	if here := after.Here(); here != "" {
 		printWrapped(t.w, "", here)
 	}
-	better, worse := judged(rows)
+	better, worse := judge(rows)
 	keep := better && !worse
 	switch {
 	case t.yes && worse:
@@ -503,37 +503,37 @@ func (t *attempt) change(ctx context.Context, before sample) error {
 		keep = t.ask(ctx, "Keep it? [y/N] ")
 	}
 	if !keep {
-		return t.back(ctx, nil)
+		return t.putBack(ctx, nil)
 	}
 	return t.keep(ctx)
 }
 
 // keep confirms what is in force, and has it last over reboots.
 func (t *attempt) keep(ctx context.Context) error {
-	switch s, err := t.standing(ctx, "status"); {
+	switch s, err := t.goalState(ctx, "status"); {
 	case err != nil:
-		return t.back(ctx, err)
+		return t.putBack(ctx, err)
 	case !s.Up:
 		t.State = putBack
 		return hint.Wrap(fmt.Errorf("somebody on %s has taken it down meanwhile, so it is not kept", t.host.Name),
-			t.there("status"))
+			t.remoteCommand("status"))
 	case s.Goal != t.up.Goal:
-		return t.back(ctx, nil)
+		return t.putBack(ctx, nil)
 	}
 	t.State = untilReboot // or, where no answer comes, perhaps
-	if s, err := t.standing(ctx, "confirm"); err != nil || !s.Up {
-		return t.back(ctx, cmp.Or(err, cli.ErrNo))
+	if s, err := t.goalState(ctx, "confirm"); err != nil || !s.Up {
+		return t.putBack(ctx, cmp.Or(err, cli.ErrNo))
 	}
 	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
 	}
 	t.State = kept
-	fmt.Fprintf(t.w, "Kept, also over a reboot. To undo:  %s\n", t.there("down"))
+	fmt.Fprintf(t.w, "Kept, also over a reboot. To undo:  %s\n", t.remoteCommand("down"))
 	return nil
 }
 
-// there is what to type here for a weir as root there.
-func (t *attempt) there(args string) string {
+// remoteCommand is what to type here for a weir as root there.
+func (t *attempt) remoteCommand(args string) string {
 	words := []string{"ssh", t.host.Name, t.machine.By(), "weir", args}
 	if t.machine.WantsPassword() {
 		words[0] = "ssh -t"
@@ -541,10 +541,10 @@ func (t *attempt) there(args string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// judged reports whether some delay or download is surely shorter, and whether one is surely longer or a load surely
+// judge reports whether some delay or download is surely shorter, and whether one is surely longer or a load surely
 // less than nine tenths. A download may take a tenth longer, too: what shaping costs of goodput, a few percent, is no
 // reason against it.
-func judged(rows []meter.Row) (better, worse bool) {
+func judge(rows []meter.Row) (better, worse bool) {
 	for _, r := range rows {
 		if !r.Sure {
 			continue
@@ -596,17 +596,17 @@ func (t *attempt) ask(ctx context.Context, question string) bool {
 	return ctx.Err() == nil && (answer == "y" || answer == "yes")
 }
 
-// typed is what somebody types, line by line. Of a Windows console cancelreader would take single keys, without an
+// stdinLines is what somebody types, line by line. Of a Windows console cancelreader would take single keys, without an
 // echo, an end of line or Ctrl-C, if it knew that for a file.
-func typed() io.Reader {
+func stdinLines() io.Reader {
 	if runtime.GOOS == "windows" {
 		return struct{ io.Reader }{os.Stdin}
 	}
 	return os.Stdin
 }
 
-// back puts back what was there.
-func (t *attempt) back(ctx context.Context, why error) error {
+// putBack puts back what was there.
+func (t *attempt) putBack(ctx context.Context, why error) error {
 	var err error
 	for range 3 {
 		late, stop := context.WithTimeout(context.WithoutCancel(ctx), t.host.Patience()+time.Minute)
@@ -624,11 +624,11 @@ func (t *attempt) back(ctx context.Context, why error) error {
 			otherwise = "it may have been confirmed, and stays until a reboot then"
 		}
 		left := fmt.Errorf("%s: putting it back: %w; %s", t.host.Name, err, otherwise)
-		return errors.Join(interrupted(why), hint.Wrap(left, t.there("status")))
+		return errors.Join(interrupted(why), hint.Wrap(left, t.remoteCommand("status")))
 	}
 	if t.State == overtaken {
 		left := fmt.Errorf("somebody else has changed %s meanwhile, so it is left as it is", t.host.Name)
-		return errors.Join(interrupted(why), hint.Wrap(left, t.there("status")))
+		return errors.Join(interrupted(why), hint.Wrap(left, t.remoteCommand("status")))
 	}
 	t.State = putBack
 	fmt.Fprintf(t.w, "Put back: %s is as it was.\n", t.host.Name)
@@ -637,11 +637,11 @@ func (t *attempt) back(ctx context.Context, why error) error {
 
 // undo takes down what this try has brought up, and nothing of anybody else's.
 func (t *attempt) undo(ctx context.Context) error {
-	s, err := t.standing(ctx, "status")
+	s, err := t.goalState(ctx, "status")
 	switch {
 	case err != nil:
 		return err
-	case s.Up && !t.owns(s):
+	case s.Up && !t.isOwn(s):
 		t.State = overtaken
 		return nil
 	}

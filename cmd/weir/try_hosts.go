@@ -30,8 +30,8 @@ const (
 	untouched   = "untouched"
 )
 
-// tried is a host's row of the table.
-type tried struct {
+// triedHost is a host's row of the table.
+type triedHost struct {
 	Hostname   string `json:"hostname"`
 	difference        // of the 90th percentile of the delay that a load adds, in ms, of the load that added most before
 	// of the time that a download of the file takes, in s; nil without --fetch
@@ -50,8 +50,8 @@ type difference struct {
 	Factor *float64        `json:"factor"` // after by before; nil where they differ by no more than chance
 }
 
-// settle notes the second figure, and the factor where they surely differ.
-func (d *difference) settle(after stats.Estimate, sure bool) {
+// finish notes the second figure, and the factor where they surely differ.
+func (d *difference) finish(after stats.Estimate, sure bool) {
 	d.After = &after
 	if sure && d.Before.Value > 0 {
 		factor := after.Value / d.Before.Value
@@ -109,7 +109,7 @@ func (o tryOptions) checkFetch(hosts []string) error {
 }
 
 // before notes the figures that are to become smaller.
-func (t *tried) before(m sample) {
+func (t *triedHost) before(m sample) {
 	for _, p := range m.Phases {
 		if p.Added != nil && (t.Before == nil || p.Added.P90.Value > t.Before.Value) {
 			t.Before, t.phase = &p.Added.P90, p.Name
@@ -122,12 +122,12 @@ func (t *tried) before(m sample) {
 }
 
 // after notes what became of them.
-func (t *tried) after(m sample) {
+func (t *triedHost) after(m sample) {
 	if p := m.Find(t.phase); p != nil && p.Added != nil && t.Before != nil {
-		t.settle(p.Added.P90, t.Before.Apart(p.Added.P90))
+		t.finish(p.Added.P90, t.Before.Apart(p.Added.P90))
 	}
 	if t.file != nil && m.file != nil {
-		t.Download.settle(m.file.Seconds, meter.CompareFetches(t.file, m.file)[0].Sure)
+		t.Download.finish(m.file.Seconds, meter.CompareFetches(t.file, m.file)[0].Sure)
 	}
 }
 
@@ -148,17 +148,17 @@ func hostsToTry(args []string) (names []string, err error) {
 }
 
 // tryEach tries one host after the other. The first that fails ends it, and its error is the error.
-func tryEach(ctx context.Context, hosts []string, try func(context.Context, string) (tried, error)) (all []tried,
-	err error) {
+func tryEach(ctx context.Context, hosts []string,
+	try func(context.Context, string) (triedHost, error)) (all []triedHost, err error) {
 	for _, name := range hosts {
 		if err == nil && ctx.Err() != nil {
 			err = errors.New("interrupted")
 		}
 		if err != nil {
-			all = append(all, tried{Hostname: name, State: untouched})
+			all = append(all, triedHost{Hostname: name, State: untouched})
 			continue
 		}
-		var row tried
+		var row triedHost
 		row, err = try(ctx, name)
 		err = interrupted(err)
 		if err != nil && !errors.Is(err, cli.ErrNo) {
@@ -178,9 +178,9 @@ func interrupted(err error) error {
 }
 
 // showTried prints the table. Of one host there is none, unless it is asked for.
-func (o tryOptions) showTried(w io.Writer, all []tried) error {
+func (o tryOptions) showTried(w io.Writer, all []triedHost) error {
 	if o.json {
-		return cli.PrintJSON(w, map[string][]tried{"hosts": all})
+		return cli.PrintJSON(w, map[string][]triedHost{"hosts": all})
 	}
 	if len(all) == 1 && !o.markdown {
 		return nil
@@ -218,7 +218,7 @@ func (o tryOptions) showTried(w io.Writer, all []tried) error {
 func printTriedMarkdown(w io.Writer, rows [][]string) {
 	for i, row := range rows {
 		for j := range row {
-			row[j] = cell(row[j])
+			row[j] = markdownCell(row[j])
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 		if i == 0 {
@@ -228,7 +228,7 @@ func printTriedMarkdown(w io.Writer, rows [][]string) {
 }
 
 // cells are a row as a person reads it.
-func (t tried) cells(withDownload bool) []string {
+func (t triedHost) cells(withDownload bool) []string {
 	row := append([]string{text.OneLine(t.Hostname)}, t.difference.cells("ms")...)
 	if withDownload {
 		var d difference
@@ -246,7 +246,7 @@ func (d difference) cells(unit string) []string {
 		if e == nil {
 			return "–"
 		}
-		return figure(e.Value) + " " + unit
+		return figureText(e.Value) + " " + unit
 	}
 	change := "–"
 	switch {

@@ -52,7 +52,7 @@ func TestJudged(t *testing.T) {
 			row(download, 10, 20, true)}, true, true},
 		{"less jitter alone", []meter.Row{row(meter.RowOther, 9, 1, true)}, false, false},
 	} {
-		if better, worse := judged(c.rows); better != c.better || worse != c.worse {
+		if better, worse := judge(c.rows); better != c.better || worse != c.worse {
 			t.Errorf("%s: better %v, worse %v", c.name, better, worse)
 		}
 	}
@@ -71,7 +71,8 @@ func TestTryEach(t *testing.T) {
 		state string
 		want  string
 	}{
-		{"fails", errors.New("b|c cannot be reached\n by ssh"), unchanged, `| hostname | before | after | factor | state |
+		{"fails", errors.New("b|c cannot be reached\n by ssh"), unchanged,
+			`| hostname | before | after | factor | state |
 |---|---:|---:|---:|---|
 | a | 160 ms | 2.00 ms | 0.01 × | kept |
 | b\|c | 160 ms | – | – | failed, unchanged |
@@ -87,9 +88,9 @@ func TestTryEach(t *testing.T) {
 `},
 	} {
 		var seen []string
-		rows, err := tryEach(context.Background(), hosts, func(_ context.Context, name string) (tried, error) {
+		rows, err := tryEach(context.Background(), hosts, func(_ context.Context, name string) (triedHost, error) {
 			seen = append(seen, name)
-			row := tried{Hostname: name, State: kept}
+			row := triedHost{Hostname: name, State: kept}
 			row.before(sample{Result: meter.Result{Phases: []meter.Phase{phase("upload", 9), phase("download", 160)}}})
 			if name == "b|c" {
 				row.State = c.state
@@ -117,10 +118,10 @@ func TestTryEach(t *testing.T) {
 // Who interrupts leaves the rest as it is; a difference by chance is none; one host needs no table.
 func TestTryEachEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
-	rows, err := tryEach(ctx, []string{"a", "b"}, func(_ context.Context, name string) (tried, error) {
+	rows, err := tryEach(ctx, []string{"a", "b"}, func(_ context.Context, name string) (triedHost, error) {
 		stop()
-		return tried{Hostname: name, State: planned, difference: difference{Before: &stats.Estimate{Value: 1, High: 2},
-			After: &stats.Estimate{Value: 1, High: 2}}}, nil
+		return triedHost{Hostname: name, State: planned, difference: difference{
+			Before: &stats.Estimate{Value: 1, High: 2}, After: &stats.Estimate{Value: 1, High: 2}}}, nil
 	})
 	var b bytes.Buffer
 	if shown := (tryOptions{}).showTried(&b, rows); err == nil || shown != nil {
@@ -145,15 +146,15 @@ func TestTriedDownloads(t *testing.T) {
 		f.Fetches = make([]meter.Fetch, downloads)
 		return sample{file: f}
 	}
-	faster := tried{Hostname: "a", State: kept}
+	faster := triedHost{Hostname: "a", State: kept}
 	faster.before(took(58, 60, 64))
 	faster.after(took(2, 3, 4))
-	alike := tried{Hostname: "b", State: putBack}
+	alike := triedHost{Hostname: "b", State: putBack}
 	alike.before(took(2, 3, 4))
 	alike.after(took(2, 3, 5))
-	failed := tried{Hostname: "c", State: unchanged}
+	failed := triedHost{Hostname: "c", State: unchanged}
 	failed.before(took(2, 3, 4))
-	rows := []tried{faster, alike, failed, {Hostname: "d", State: untouched}}
+	rows := []triedHost{faster, alike, failed, {Hostname: "d", State: untouched}}
 	var b bytes.Buffer
 	o := tryOptions{fetch: exampleFile, markdown: true}
 	if err := o.showTried(&b, rows); err != nil {
@@ -261,10 +262,10 @@ func TestTryNotPutBack(t *testing.T) {
 	for state, want := range map[string]string{leftToTimer: "the timer does it by itself",
 		untilReboot: "stays until a reboot"} {
 		// There is no copy there that could do it.
-		_, err := tryEach(t.Context(), []string{"me@there"}, func(ctx context.Context, name string) (tried, error) {
+		_, err := tryEach(t.Context(), []string{"me@there"}, func(ctx context.Context, name string) (triedHost, error) {
 			a := there(t, "")
 			a.State = state
-			return a.tried, a.back(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
+			return a.triedHost, a.putBack(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
 		})
 		if err == nil || !strings.Contains(err.Error(), "interrupted\n") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", state, err)
@@ -327,7 +328,7 @@ func TestTryKept(t *testing.T) {
 		asked := filepath.Join(t.TempDir(), "asked")
 		a := there(t, standsAs(asked, c.stands, c.stands, ""))
 		a.State = leftToTimer
-		a.up = brought{Goal: plan.Goal{Dev: "eth0", Rate: 50e6, Runtime: true}, RevertsIn: units.Duration(time.Minute)}
+		a.up = upAnswer{Goal: plan.Goal{Dev: "eth0", Rate: 50e6, Runtime: true}, RevertsIn: units.Duration(time.Minute)}
 		if err := a.keep(t.Context()); err == nil || !strings.Contains(err.Error(), c.err) || a.State != c.state {
 			t.Errorf("%s: %v, %s", c.stands, err, a.State)
 		}

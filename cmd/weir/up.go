@@ -105,7 +105,7 @@ does not tell, the host is set up as without a rate, and weir follow listens on.
 				return err
 			}
 			if !options.json { // to be confirmed in time, even over a link that is full
-				printUp(cmd.OutOrStdout(), out, o.boot, options.same)
+				printUp(cmd.OutOrStdout(), out, o.boot, options.sameJournal)
 			}
 			drained, slow := o.drain(cmd, options.store(), &out)
 			if options.json {
