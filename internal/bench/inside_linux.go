@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	warmup  = 60 * time.Millisecond
-	window  = 70 * time.Millisecond
-	windows = 3 // of which the median counts
-	each    = 4 // connections for each CPU
-	clients = 8 // addresses that they go to
-	port    = 9
+	warmup            = 60 * time.Millisecond
+	window            = 70 * time.Millisecond
+	windows           = 3 // of which the median counts
+	connectionsPerCPU = 4 // connections for each CPU
+	clients           = 8 // addresses that they go to
+	port              = 9
 )
 
 // errOthers keeps it out of a namespace that somebody uses: in a new one every device is down.
@@ -59,7 +59,7 @@ func Inside(w io.Writer) error {
 		if !c.multiqueue {
 			q = 1
 		}
-		result, err := measure(c, q, each*min(cpus, 32))
+		result, err := measure(c, q, connectionsPerCPU*min(cpus, 32))
 		if err != nil {
 			return err
 		}

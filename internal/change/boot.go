@@ -171,9 +171,9 @@ func (at *situation) leaveOut(goals []plan.Goal) (notes []plan.Note) {
 	return notes
 }
 
-// broken lists what is not as it was when a person confirmed it, though the goal is the same: another kernel may have
-// less to reach it with.
-func broken(j *journal.Journal, p plan.Plan) (notes []plan.Note) {
+// brokenPromises lists what is not as it was when a person confirmed it, though the goal is the same: another kernel
+// may have less to reach it with.
+func brokenPromises(j *journal.Journal, p plan.Plan) (notes []plan.Note) {
 	if j == nil {
 		return nil
 	}

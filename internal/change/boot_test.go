@@ -859,9 +859,9 @@ func TestLogOfTimer(t *testing.T) {
 func TestLogHangs(t *testing.T) {
 	hangs := make(chan struct{})
 	defer close(hangs)
-	within(time.Millisecond, func() { <-hangs })
+	runWithin(time.Millisecond, func() { <-hangs })
 	said := false
-	within(time.Hour, func() { said = true })
+	runWithin(time.Hour, func() { said = true })
 	if !said {
 		t.Error("a log that takes its time is not waited for")
 	}

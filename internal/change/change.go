@@ -69,7 +69,7 @@ func Open(dir string) Store {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute
 	}
-	return Store{host: live{}, timer: outside{}, log: syslogged,
+	return Store{host: live{}, timer: waitingProcess{}, log: syslogged,
 		disk: journal.Store{Dir: dir, Files: dir == Dir, Held: "/run/weir/held", Sleep: time.Sleep}}
 }
 

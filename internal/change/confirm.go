@@ -50,7 +50,7 @@ func (s Store) confirm(unit, dev string) (Status, bool, error) {
 	case len(j.Goals()) == 0:
 		return status, false, &hint.Error{What: "what waits to be confirmed has no goal any more", Try: "weir recover"}
 	}
-	if waits := waiting(j); dev != "" && !slices.Contains(waits, dev) {
+	if waits := unconfirmedDevices(j); dev != "" && !slices.Contains(waits, dev) {
 		return status, false, &hint.Error{What: fmt.Sprintf("what waits to be confirmed is of %s, not of %s",
 			strings.Join(waits, " and "), dev), Try: "weir confirm --dev " + waits[0]}
 	}
@@ -75,8 +75,8 @@ func (s Store) confirm(unit, dev string) (Status, bool, error) {
 	return status, true, nil
 }
 
-// waiting are the devices that a run which is not confirmed is about.
-func waiting(j *journal.Journal) (devices []string) {
+// unconfirmedDevices are the devices that a run which is not confirmed is about.
+func unconfirmedDevices(j *journal.Journal) (devices []string) {
 	if j.Pending.Dev != "" {
 		return []string{j.Pending.Dev}
 	}

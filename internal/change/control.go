@@ -34,7 +34,7 @@ func (l live) RegisterBBR() error {
 func (l live) RemoveBBR() error {
 	content, err := os.ReadFile(host.SysctlPath(defaultControl))
 	if err != nil {
-		return short(err)
+		return withoutPath(err)
 	}
 	// This namespace's is put back already, unless it is somebody else's by now.
 	if instead := strings.TrimSpace(string(content)); instead != bbr.Name {

@@ -105,7 +105,7 @@ func (t *transaction) downOne(dev string, out *Outcome) error {
 	if err := t.disk.Save(next); err != nil {
 		return err
 	}
-	for _, c := range inOrder(p.Changes) {
+	for _, c := range sortChanges(p.Changes) {
 		if err := t.set(next, c); err != nil {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 			continue

@@ -26,19 +26,19 @@ func (live) writable(name string) error {
 	for dir != "/" && errors.Is(unix.Access(dir, unix.F_OK), unix.ENOENT) {
 		dir = path.Dir(dir)
 	}
-	return short(unix.Access(dir, unix.W_OK))
+	return withoutPath(unix.Access(dir, unix.W_OK))
 }
 
 func (live) SetFile(name string, want host.File, at time.Time) error {
 	if isFile(name, want, at) {
 		return nil // also on a disk that has become read-only
 	}
-	if err := short(setFile(name, want)); err != nil {
+	if err := withoutPath(setFile(name, want)); err != nil {
 		return err
 	}
 	if !at.IsZero() && want.Kind == host.Regular {
 		if err := os.Chtimes(name, at, at); err != nil {
-			return short(err)
+			return withoutPath(err)
 		}
 	}
 	if host.ReadFile(name) != want {
@@ -95,7 +95,7 @@ func (live) reload(done []plan.Change) {
 		if !c.IsFile() || c.Name != openRC.FollowLink {
 			continue
 		}
-		err := ofInit().run("rc-service", path.Base(openRC.Follow), verb(c))
+		err := ofInit().run("rc-service", path.Base(openRC.Follow), serviceVerb(c))
 		if err != nil && isNoFile(c.New) {
 			endUnscripted(path.Base(openRC.Follow))
 		}
@@ -107,8 +107,8 @@ func (live) reload(done []plan.Change) {
 	}
 }
 
-// verb is what is to become of a service whose link was changed.
-func verb(c plan.Change) string {
+// serviceVerb is what is to become of a service whose link was changed.
+func serviceVerb(c plan.Change) string {
 	if isNoFile(c.New) {
 		return "stop"
 	}
@@ -127,7 +127,7 @@ func toSystemd(done []plan.Change) (all [][]string) {
 		}
 		switch {
 		case c.Name == host.UnitLink || c.Name == host.FollowLink:
-			all = append(all, []string{"--no-block", verb(c), path.Base(c.Name)})
+			all = append(all, []string{"--no-block", serviceVerb(c), path.Base(c.Name)})
 		case c.Name == host.FollowFile && !isNoFile(c.New):
 			all = append(all, []string{"--no-block", "try-restart", path.Base(c.Name)})
 		}

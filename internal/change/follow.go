@@ -181,15 +181,16 @@ func (s *Shaper) CheckCurrent() error {
 	if e := j.Entry(s.target); e == nil || planned(*e) != s.Usual || !slices.Contains(j.Goals(), s.Goal) {
 		return errors.New("another goal is in force by now")
 	}
-	if err := s.asItWas(); err != nil {
+	if err := s.checkUnchanged(); err != nil {
 		return err
 	}
 	s.before = now
 	return nil
 }
 
-// asItWas is an error where the queue is another than was set last: what is taken for its rate would not be that.
-func (s *Shaper) asItWas() error {
+// checkUnchanged is an error where the queue is another than was set last: what is taken for its rate would not be
+// that.
+func (s *Shaper) checkUnchanged() error {
 	tree, err := s.store.host.tree(s.conn, s.Link)
 	if err != nil {
 		return err
@@ -218,7 +219,7 @@ func (s *Shaper) steer(rate units.Rate, patience time.Duration) (done bool, err 
 	}
 	defer unlock()
 	if err = s.CheckCurrent(); err == nil {
-		err = s.asItWas()
+		err = s.checkUnchanged()
 	}
 	if err != nil {
 		return false, err
@@ -242,7 +243,7 @@ func (s *Shaper) Set(rate units.Rate) error {
 // half of it. After the provider's queue the goal's own rate is the least: other traffic may need the share of
 // the link that was planned for it.
 func (s *Shaper) Leave(settled units.Rate) error {
-	rate := s.left(settled)
+	rate := s.rateToLeave(settled)
 	if rate == s.Rate() {
 		return nil
 	}
@@ -250,8 +251,8 @@ func (s *Shaper) Leave(settled units.Rate) error {
 	return err
 }
 
-// left is the rate that is left, in bit/s.
-func (s *Shaper) left(rate units.Rate) units.Rate {
+// rateToLeave is the rate that is left, in bit/s.
+func (s *Shaper) rateToLeave(rate units.Rate) units.Rate {
 	switch {
 	case rate < s.Usual/2:
 		return s.Usual

@@ -376,7 +376,7 @@ func TestLeft(t *testing.T) {
 	} {
 		s := Shaper{Goal: plan.Goal{Rate: c.told}, Usual: c.told * 94 / 100, AfterProvider: c.behind,
 			root: qdisc.Qdisc{Spec: qdisc.Cake{Bandwidth: c.told / 3}}} // for a moment
-		if got := s.left(c.rate); got != c.was {
+		if got := s.rateToLeave(c.rate); got != c.was {
 			t.Errorf("%+v: %s is left", c, got)
 		}
 	}

@@ -75,7 +75,7 @@ const logPatience = 2 * time.Second
 
 // syslogged writes to syslog as weir.
 func syslogged(lines []string) {
-	within(logPatience, func() {
+	runWithin(logPatience, func() {
 		w, err := syslog.New(syslog.LOG_NOTICE|syslog.LOG_DAEMON, "weir")
 		if err != nil {
 			return
@@ -87,8 +87,8 @@ func syslogged(lines []string) {
 	})
 }
 
-// within waits for what may hang, and not for longer. What hangs ends with the program.
-func within(limit time.Duration, do func()) {
+// runWithin waits for what may hang, and not for longer. What hangs ends with the program.
+func runWithin(limit time.Duration, do func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -101,15 +101,15 @@ func (live) SetSysctl(name, value string) error {
 	// Not os.WriteFile, which would create a file where the setting does not exist.
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		return short(err)
+		return withoutPath(err)
 	}
 	_, err = f.WriteString(value)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return short(err)
+		return withoutPath(err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return short(err)
+		return withoutPath(err)
 	}
 	if now := strings.Join(strings.Fields(string(text)), " "); now != value {
 		return fmt.Errorf("the kernel took it and reports %s", now)
@@ -117,8 +117,8 @@ func (live) SetSysctl(name, value string) error {
 	return nil
 }
 
-// short leaves out the path, which the name of the setting says already.
-func short(err error) error {
+// withoutPath leaves out the path, which the name of the setting says already.
+func withoutPath(err error) error {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return errno

@@ -166,7 +166,7 @@ func (at situation) plan(goals []plan.Goal) (plan.Plan, error) {
 	d.hidden = at.needsRoot(p)
 	// The next boot may well give a device back the name that it had.
 	d.filesStay = d.partly || j.Kept() && j.Renamed() && !at.carried && j.Pending == nil && alike(j.Goals(), p.Goals)
-	p.Changes = append(d.forward(), d.back()...)
+	p.Changes = append(d.changesForward(), d.changesBack()...)
 	return p, at.keepsShaper(goals[0], p)
 }
 
@@ -182,8 +182,8 @@ type difference struct {
 	filesStay bool // as they were kept
 }
 
-// forward returns the changes that are wanted and not in force. It is never nil.
-func (d difference) forward() []plan.Change {
+// changesForward returns the changes that are wanted and not in force. It is never nil.
+func (d difference) changesForward() []plan.Change {
 	changes := []plan.Change{}
 	for _, c := range d.wanted.Changes {
 		if d.leaves(c) {
@@ -209,8 +209,8 @@ func (d difference) leaves(c plan.Change) bool {
 	return d.partly && c.Dev() == "" && d.journal.Holds(d.facts, c.Target)
 }
 
-// back returns the changes that put back what an earlier goal had set and none asks for any more.
-func (d difference) back() (changes []plan.Change) {
+// changesBack returns the changes that put back what an earlier goal had set and none asks for any more.
+func (d difference) changesBack() (changes []plan.Change) {
 	j := d.journal
 	if j == nil {
 		return nil

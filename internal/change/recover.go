@@ -76,7 +76,7 @@ func (s Store) recover(due bool, unit string) (out Outcome, wait time.Duration, 
 			return out, wait, nil
 		}
 		if s.done != nil && j.Pending.Until == *s.done {
-			return out, 0, s.ended(j)
+			return out, 0, s.noteReverted(j)
 		}
 	}
 	t, err := s.begin("recover")
@@ -103,7 +103,7 @@ func (t *transaction) putBack(out *Outcome) error {
 	j := t.journal
 	back, overwritten := t.toPutBack(out)
 	out.Notes = append(out.Notes, overwritten...)
-	for _, c := range inOrder(back) {
+	for _, c := range sortChanges(back) {
 		if err := t.set(j, c); err != nil {
 			out.Failed = append(out.Failed, Failure{c, err.Error()})
 		} else {
@@ -200,7 +200,7 @@ func (at situation) toPutBack(out *Outcome) (back []plan.Change, overwritten []p
 // overwrites is what a person is told whose value is not kept.
 func overwrites(c plan.Change) plan.Note {
 	return plan.Note{Subject: c.Target.String(),
-		Text: "was " + brief(c.Old) + ", which weir had not set, and is overwritten"}
+		Text: "was " + briefText(c.Old) + ", which weir had not set, and is overwritten"}
 }
 
 // lookAgain moves what is not back to what has failed.
@@ -208,7 +208,7 @@ func lookAgain(j *journal.Journal, facts host.Facts, out *Outcome) {
 	for _, c := range slices.Clone(out.Done) {
 		if !j.Reached(facts, *j.Entry(c.Target), c.New) {
 			now, _ := j.Value(facts, c.Target)
-			out.fail(c, "was put back, and is "+brief(now))
+			out.fail(c, "was put back, and is "+briefText(now))
 			continue
 		}
 		if j.Remade(facts, c) {
@@ -219,8 +219,8 @@ func lookAgain(j *journal.Journal, facts host.Facts, out *Outcome) {
 	}
 }
 
-// ended lets the journal say that a run was put back, some time after that.
-func (s Store) ended(j *journal.Journal) error {
+// noteReverted lets the journal say that a run was put back, some time after that.
+func (s Store) noteReverted(j *journal.Journal) error {
 	unlock, err := s.disk.Lock(journal.Patience)
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (s Store) ended(j *journal.Journal) error {
 	return nil
 }
 
-// brief is a value in a sentence, where a whole file has no place.
-func brief(v kernel.Value) string {
+// briefText is a value in a sentence, where a whole file has no place.
+func briefText(v kernel.Value) string {
 	if _, is := v.(kernel.Content); is {
 		return "another"
 	}

@@ -30,7 +30,7 @@ func TestLiveRelay(t *testing.T) {
 // liveStore is a store in a folder, of the kernel that the test runs on.
 func liveStore(dir string) Store {
 	return Store{disk: journal.Store{Dir: filepath.Join(dir, "state"), Sleep: time.Sleep}, host: live{},
-		timer: outside{}}
+		timer: waitingProcess{}}
 }
 
 // openTunnel makes the device tun0. It goes when the file is closed.

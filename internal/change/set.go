@@ -16,10 +16,10 @@ func (s Store) set(j *journal.Journal, c plan.Change) error {
 	return c.Object().Put(s.host, j.Place(*j.Entry(c.Target)), c.New)
 }
 
-// inOrder puts changes in the order of the table. Before all comes the kernel's default for queues: one that the kernel
-// made by itself is put back by letting it make one again. A congestion control goes after the settings that name it.
-// Files stay in the order in which they are given.
-func inOrder(changes []plan.Change) []plan.Change {
+// sortChanges puts changes in the order of the table. Before all comes the kernel's default for queues: one that the
+// kernel made by itself is put back by letting it make one again. A congestion control goes after the settings that
+// name it. Files stay in the order in which they are given.
+func sortChanges(changes []plan.Change) []plan.Change {
 	first := kernel.Target{Kind: kernel.Sysctl, Name: "net.core.default_qdisc"}
 	rank := func(c plan.Change) int {
 		if c.Target == first {

@@ -242,7 +242,7 @@ func (status *Status) compare(at situation, goals []plan.Goal) {
 	}
 	status.Notes = append(status.Notes, plan.Overwritten(p.Goals, facts)...)
 	if whole, err := plan.Make(p.Goals, j.Before(facts)); err == nil {
-		status.Notes = append(append(status.Notes, broken(j, whole)...), plan.Overruled(whole, facts)...)
+		status.Notes = append(append(status.Notes, brokenPromises(j, whole)...), plan.Overruled(whole, facts)...)
 	}
 }
 

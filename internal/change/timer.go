@@ -51,12 +51,12 @@ func (s Store) disarm(unit string) {
 	}
 }
 
-// outside is a process that waits: a service of systemd's or, without systemd, one in a session of its own. It runs
-// from the start, so that it needs no file of the program when the time is over.
-type outside struct{}
+// waitingProcess is a process that waits: a service of systemd's or, without systemd, one in a session of its own. It
+// runs from the start, so that it needs no file of the program when the time is over.
+type waitingProcess struct{}
 
 // now is the time since the boot, suspended or not, in the first time namespace (time_namespaces(7)).
-func (outside) now() time.Duration {
+func (waitingProcess) now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
 		return 0
@@ -86,9 +86,9 @@ func bootOffset(proc fs.FS) time.Duration {
 	return 0
 }
 
-func (outside) sleep(d time.Duration) { time.Sleep(d) }
+func (waitingProcess) sleep(d time.Duration) { time.Sleep(d) }
 
-func (outside) arm(unit, dir string) error {
+func (waitingProcess) arm(unit, dir string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (outside) arm(unit, dir string) error {
 }
 
 // disarm stops the process, which has nothing to do any more: it puts back only what the journal calls pending.
-func (outside) disarm(unit string) {
+func (waitingProcess) disarm(unit string) {
 	if booted() {
 		_ = ofInit().run("systemctl", "--no-block", "stop", unit+".service")
 	}

@@ -195,7 +195,7 @@ func (t *transaction) start(p plan.Plan, within time.Duration) (*journal.Journal
 
 // carryOut makes the changes. An error is a queue that could not be set: then all is as it was.
 func (t *transaction) carryOut(next *journal.Journal, p plan.Plan, out *Outcome) error {
-	for _, c := range inOrder(p.Changes) {
+	for _, c := range sortChanges(p.Changes) {
 		switch err := t.set(next, c); {
 		case err == nil:
 			out.Done = append(out.Done, c)

@@ -26,9 +26,9 @@ import (
 
 // Bounds of what is told, whatever a host has.
 const (
-	mostQueues   = 512 // queueing disciplines; further ones are counted
-	mostClients  = 512 // that have a rate or a weight of their own; further ones are counted
-	mostControls = 16  // congestion controls; further ones are "other"
+	maxQueues   = 512 // queueing disciplines; further ones are counted
+	maxClients  = 512 // that have a rate or a weight of their own; further ones are counted
+	maxControls = 16  // congestion controls; further ones are "other"
 )
 
 // Look is what was read of a host at a moment. What could not be read is nil, and its name is false in Read.
@@ -110,7 +110,7 @@ func (s sink) queues(trees map[string]qdisc.Tree) {
 				continue
 			}
 			seen[place] = true
-			if told++; told > mostQueues {
+			if told++; told > maxQueues {
 				left++
 				continue
 			}
@@ -159,7 +159,7 @@ func (s sink) clients(all map[string][]shaper.ClientStats) {
 	told, left := 0, 0
 	for _, dev := range slices.Sorted(maps.Keys(all)) {
 		for _, c := range all[dev] {
-			if told++; told > mostClients {
+			if told++; told > maxClients {
 				left++
 				continue
 			}

@@ -187,7 +187,7 @@ func TestManyQueues(t *testing.T) {
 	}
 	r := registry(t, &look)
 	n, err := testutil.GatherAndCount(r, "weir_qdisc_sent_bytes_total")
-	if err != nil || n != mostQueues {
+	if err != nil || n != maxQueues {
 		t.Errorf("%d, %v", n, err)
 	}
 	left := strings.NewReader("# HELP weir_qdiscs_left_out Queueing disciplines above the number that is told.\n" +

@@ -21,8 +21,8 @@ import (
 // How old things may be, so that no scrape waits for what costs much: connections, of which there may be many, and
 // findings and the goal, which read the whole host.
 const (
-	often  = 15 * time.Second
-	seldom = 2 // of those
+	readInterval = 15 * time.Second
+	seldomEvery  = 2 // of those
 )
 
 // Reader looks at the host in the network namespace of the calling thread, which it must stay on.
@@ -66,7 +66,7 @@ func (r *Reader) Look(ctx context.Context) Look {
 
 // Run answers Look until it is told to end.
 func (r *Reader) Run(ctx context.Context) {
-	tick := time.NewTicker(often)
+	tick := time.NewTicker(readInterval)
 	defer tick.Stop()
 	r.readAll()
 	r.readConnections()
@@ -78,7 +78,7 @@ func (r *Reader) Run(ctx context.Context) {
 		case answer := <-r.requests:
 			answer <- r.queues()
 		case <-tick.C:
-			if n++; n%seldom == 0 {
+			if n++; n%seldomEvery == 0 {
 				r.readAll()
 			}
 			r.readConnections()
@@ -110,7 +110,7 @@ func (r *Reader) readAll() {
 	facts, err := journal.ReadHost()
 	if r.wasRead("findings", err) {
 		l.Findings, l.Read["findings"] = doctor.Diagnose(facts), true
-		r.unread, r.names = notAsked(facts), map[int]string{}
+		r.unread, r.names = whyNotAsked(facts), map[int]string{}
 		r.devices = map[netip.Addr]string{}
 		for _, link := range facts.Links {
 			r.names[link.Index] = link.Name
@@ -132,8 +132,8 @@ func (r *Reader) readAll() {
 	r.last = l
 }
 
-// notAsked is why a host's connections are not to be asked for: nothing else has done so.
-func notAsked(facts host.Facts) error {
+// whyNotAsked is why a host's connections are not to be asked for: nothing else has done so.
+func whyNotAsked(facts host.Facts) error {
 	if facts.Deep.Sockets.Read {
 		return nil
 	}

@@ -78,7 +78,7 @@ func (t *Tally) observer(k key) prometheus.Observer {
 // control is the label of a congestion control.
 func (t *Tally) control(name string) string {
 	if !t.known[name] {
-		if len(t.known) >= mostControls || name == "" {
+		if len(t.known) >= maxControls || name == "" {
 			return "other"
 		}
 		t.known[name] = true

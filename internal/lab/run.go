@@ -85,9 +85,9 @@ func (r *Runner) Run(ctx context.Context, files []string, scenarios []scenario.S
 	}
 	r.fill(reports, tasks)
 	if interrupted != nil {
-		return described(finished(reports)), interrupted
+		return describe(dropUnfinished(reports)), interrupted
 	}
-	return r.judged(described(reports), scenarios), nil
+	return r.judge(describe(reports), scenarios), nil
 }
 
 // boots does the tasks.
@@ -119,7 +119,7 @@ func (r *Runner) fill(reports []verdict.Report, tasks []*task) {
 	}
 }
 
-func described(reports []verdict.Report) []verdict.Report {
+func describe(reports []verdict.Report) []verdict.Report {
 	for i := range reports {
 		for k := range reports[i].Points {
 			verdict.Describe(&reports[i].Points[k])
@@ -128,8 +128,8 @@ func described(reports []verdict.Report) []verdict.Report {
 	return reports
 }
 
-// judged adds what becomes of the claims, where all candidates were run.
-func (r *Runner) judged(reports []verdict.Report, scenarios []scenario.Scenario) []verdict.Report {
+// judge adds what becomes of the claims, where all candidates were run.
+func (r *Runner) judge(reports []verdict.Report, scenarios []scenario.Scenario) []verdict.Report {
 	for i := range reports {
 		if len(r.Only) > 0 {
 			break
@@ -141,8 +141,8 @@ func (r *Runner) judged(reports []verdict.Report, scenarios []scenario.Scenario)
 	return reports
 }
 
-// finished leaves out the points of which a run is missing, and the reports that then have none.
-func finished(reports []verdict.Report) []verdict.Report {
+// dropUnfinished leaves out the points of which a run is missing, and the reports that then have none.
+func dropUnfinished(reports []verdict.Report) []verdict.Report {
 	missing := func(run measure.Run) bool { return run.Kernel == "" }
 	for i := range reports {
 		reports[i].Points = slices.DeleteFunc(reports[i].Points, func(p verdict.Point) bool {

@@ -83,5 +83,5 @@ func (r *Runner) Merge(files []string, scenarios []scenario.Scenario, runs []Boo
 		}
 	}
 	r.fill(reports, tasks)
-	return r.judged(described(reports), scenarios), nil
+	return r.judge(describe(reports), scenarios), nil
 }

@@ -39,8 +39,8 @@ type Calibrated struct {
 // step is the time between two looks at all connections.
 const step = 10 * time.Millisecond
 
-// sparse is the time between two probes of a calibration: on a slow link they are part of the load.
-const sparse = 20 * time.Millisecond
+// probeInterval is the time between two probes of a calibration: on a slow link they are part of the load.
+const probeInterval = 20 * time.Millisecond
 
 // filler is a calibration's link to its peers: connections that send for ever, to each peer in turn.
 type filler struct {
@@ -51,13 +51,13 @@ type filler struct {
 
 	first   Counters
 	load    calibrate.Load
-	conns   []*filled
+	conns   []*filledConn
 	gone    calibrate.Sample // of connections that were closed
 	samples []calibrate.Sample
 }
 
-// filled is a connection to the peer of a number.
-type filled struct {
+// filledConn is a connection to the peer of a number.
+type filledConn struct {
 	*Filling
 	peer int
 }
@@ -75,7 +75,7 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 		f.prober.flood.begin(l.Segment, l.Rate)
 		return nil
 	}
-	var old []*filled
+	var old []*filledConn
 	if l.Segment != f.load.Segment {
 		old, f.conns = f.conns, nil
 	} else if n := max(l.Connections, 0); n < len(f.conns) {
@@ -97,9 +97,9 @@ func (f *filler) Send(ctx context.Context, l calibrate.Load) error {
 // Datagrams reports whether they are counted by the peer. Of several, none alone takes what the link does.
 func (f *filler) Datagrams() bool { return f.prober.flood != nil && len(f.peers) == 1 }
 
-// uneven is how much more than its part of a load the last connection may send, and the first less. Were the parts the
-// same, one's packets would meet those of another all the time or never, by chance.
-const uneven = 0.05
+// loadSpread is how much more than its part of a load the last connection may send, and the first less. Were the parts
+// the same, one's packets would meet those of another all the time or never, by chance.
+const loadSpread = 0.05
 
 // payload is what the ith connection may send of a load, in bytes a second. Packets have headers of some bytes.
 func payload(l calibrate.Load, i int, headers float64) float64 {
@@ -112,13 +112,13 @@ func payload(l calibrate.Load, i int, headers float64) float64 {
 	}
 	part := 1 / float64(l.Connections)
 	if l.Connections > 1 {
-		part *= 1 + uneven*(2*float64(i)/float64(l.Connections-1)-1)
+		part *= 1 + loadSpread*(2*float64(i)/float64(l.Connections-1)-1)
 	}
 	return l.Rate / 8 * (packet - headers) / packet * part
 }
 
 // pace has the ith connection send its part of a load.
-func (c *filled) pace(l calibrate.Load, i int) error {
+func (c *filledConn) pace(l calibrate.Load, i int) error {
 	headers, err := headersOf(c.Conn)
 	if err == nil {
 		err = pace(c.Conn, payload(l, i, headers))
@@ -138,7 +138,7 @@ func (f *filler) grow(ctx context.Context, l calibrate.Load) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				f.conns = append(f.conns, &filled{c, peer})
+				f.conns = append(f.conns, &filledConn{c, peer})
 				err = f.conns[len(f.conns)-1].pace(l, len(f.conns)-1)
 			}
 			if err != nil {
@@ -153,7 +153,7 @@ func (f *filler) grow(ctx context.Context, l calibrate.Load) error {
 }
 
 // close ends a connection at once: what is still queued is not sent.
-func (f *filler) close(c *filled) {
+func (f *filler) close(c *filledConn) {
 	readSending(c.Conn, &f.gone)
 	if c.End != nil {
 		c.End()

@@ -58,8 +58,8 @@ func (t Target) resolve(ctx context.Context) (Target, netip.Addr, error) {
 	return t, netip.Addr{}, nil
 }
 
-// at is where one of its ports is.
-func (t Target) at(port string) string {
+// portAddr is where one of its ports is.
+func (t Target) portAddr(port string) string {
 	host, own, _ := net.SplitHostPort(t.Addr)
 	if t.ip.IsValid() {
 		host = t.ip.String()
@@ -88,7 +88,7 @@ func CCName(s string) string {
 
 // dial is Dial, with an error that says what to try.
 func (t Target) dial(ctx context.Context, cc string, packet int) (net.Conn, error) {
-	c, err := Dial(ctx, t.at(""), cc, packet)
+	c, err := Dial(ctx, t.portAddr(""), cc, packet)
 	var network *net.OpError
 	if errors.As(err, &network) {
 		return nil, dialError(t.Addr, err, cmp.Or(t.Try,
@@ -159,11 +159,11 @@ func (t Target) connect(ctx context.Context, cc string, packet int) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	return t.secure(ctx, raw, "http/1.1")
+	return t.startTLS(ctx, raw, "http/1.1")
 }
 
-// secure speaks TLS over a connection, which it closes if that fails.
-func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (net.Conn, error) {
+// startTLS speaks TLS over a connection, which it closes if that fails.
+func (t Target) startTLS(ctx context.Context, raw net.Conn, protocols ...string) (net.Conn, error) {
 	const patience = 10 * time.Second
 	config := t.tls()
 	config.NextProtos = protocols
@@ -176,7 +176,7 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (
 		if errors.As(err, &problem) {
 			return nil, problem
 		}
-		if problem = t.distrusts(err); problem != nil {
+		if problem = t.explainDistrust(err); problem != nil {
 			return nil, problem
 		}
 		if errors.Is(err, context.DeadlineExceeded) { // such as a server that hangs, in the midst of a measurement too
@@ -193,8 +193,8 @@ func (t Target) secure(ctx context.Context, raw net.Conn, protocols ...string) (
 	return c, nil
 }
 
-// distrusts says what is wrong with a certificate; nil if something else is.
-func (t Target) distrusts(err error) *hint.Error {
+// explainDistrust says what is wrong with a certificate; nil if something else is.
+func (t Target) explainDistrust(err error) *hint.Error {
 	const printed = "the line that weir serve prints there: it has a --pin"
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -227,8 +227,8 @@ func (t Target) transport() *http.Transport {
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return t.connect(ctx, "", 0) }}
 }
 
-// over is a client over a connection that there is.
-func (t Target) over(conn net.Conn) *http.Client {
+// clientOver is a client over a connection that there is.
+func (t Target) clientOver(conn net.Conn) *http.Client {
 	transport := t.transport()
 	transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	return newHTTPClient(transport, 0)

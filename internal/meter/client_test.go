@@ -88,7 +88,7 @@ func TestDistrusts(t *testing.T) {
 			"the certificate of a:1 cannot be trusted: certificate specifies an incompatible key usage", "--pin"},
 		{errors.New("EOF"), "", ""},
 	} {
-		got := (Target{Addr: "a:1"}).distrusts(fmt.Errorf("tls: %w", c.err))
+		got := (Target{Addr: "a:1"}).explainDistrust(fmt.Errorf("tls: %w", c.err))
 		if (got == nil) != (c.what == "") || got != nil && (got.What != c.what || !strings.Contains(got.Try, c.try)) {
 			t.Errorf("%v: %+v", c.err, got)
 		}

@@ -127,7 +127,7 @@ func goodputOver(rec *Recording, direction string, n int, step float64) []*float
 		if direction == Upload {
 			flows = s.Far
 		}
-		for i, bytes := range binsOf(inDirection(flows, direction), 0, math.MaxInt32) {
+		for i, bytes := range binsOf(flowsOf(flows, direction), 0, math.MaxInt32) {
 			at := int((s.From+float64(i)*Step.Seconds())/step + 1e-9) // 0.1 is none of a computer's numbers
 			if at < 0 || at >= n {
 				continue

@@ -87,7 +87,7 @@ func (f *File) fetch(ctx context.Context, progress func()) (one Fetch, err error
 		if err != nil {
 			return nil, err
 		}
-		return f.target.secure(ctx, c, "http/1.1")
+		return f.target.startTLS(ctx, c, "http/1.1")
 	}
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{} // HTTP/1.1: one connection, one file
 	body, err := f.get(ctx, newHTTPClient(t, 0))

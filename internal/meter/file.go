@@ -53,7 +53,7 @@ func FindFile(ctx context.Context, at, pin string) (*File, error) {
 		}
 		switch {
 		case answer.StatusCode != http.StatusOK:
-			return nil, noFile(u, answer)
+			return nil, errNoFile(u, answer)
 		case isNQ(answer):
 			return nil, nil
 		case answer.ContentLength >= 0 && answer.ContentLength < minFile:
@@ -97,7 +97,7 @@ func portInRange(port string) bool {
 	return port == "" || err == nil && n > 0
 }
 
-func noFile(u *url.URL, answer *http.Response) error {
+func errNoFile(u *url.URL, answer *http.Response) error {
 	return hint.New(fmt.Sprintf("%s cannot be fetched: the server says %d %s", u.Redacted(), answer.StatusCode,
 		http.StatusText(answer.StatusCode)), curl(u))
 }
@@ -162,7 +162,7 @@ type fetching struct {
 func MeasureFile(ctx context.Context, f *File, o Options) (*Recording, error) {
 	const every = 50 * time.Millisecond
 	o.Down, o.Both = true, false
-	to := f.target.at("")
+	to := f.target.portAddr("")
 	rec := &Recording{Target: f.url(), Remote: Hello{Version: 1, Name: f.target.Addr}}
 	m := &Session{Options: o, Transport: &fetching{File: *f, conns: o.Conns}, Prober: newConnectProber(to, every),
 		Recording: rec, To: to, Device: deviceTo(to)}
@@ -223,7 +223,7 @@ func (f *File) get(ctx context.Context, c *http.Client) (io.ReadCloser, error) {
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		return nil, noFile(r.URL, answer)
+		return nil, errNoFile(r.URL, answer)
 	}
 	return answer.Body, nil
 }

@@ -30,10 +30,10 @@ func TestOneAddress(t *testing.T) {
 	_, port, _ := net.SplitHostPort(want)
 	at, pin := "https://localhost:"+port, Fingerprint(s.Certificate().Raw)
 	f, err := FindFile(t.Context(), at+"/file", pin)
-	if err != nil || f.target.at("") != want {
+	if err != nil || f.target.portAddr("") != want {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if to, _, _, _, err := responsive(t.Context(), at+"/nq", pin); err != nil || to.at("") != want {
+	if to, _, _, _, err := responsive(t.Context(), at+"/nq", pin); err != nil || to.portAddr("") != want {
 		t.Errorf("%+v, %v", to, err)
 	}
 	if _, err := FindFile(t.Context(), "https://me:secret@localhost:"+port+"/file", pin); err == nil ||

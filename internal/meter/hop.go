@@ -84,7 +84,7 @@ func (p *HopPhase) judge(idle *HopPhase, path *Added) {
 		return
 	}
 	p.Added = p.RTT.P50 - idle.RTT.P50
-	if path == nil || path.P50.Low < negligible {
+	if path == nil || path.P50.Low < negligibleWait {
 		return
 	}
 	switch part := p.Added / path.P50.Value; {
@@ -96,8 +96,8 @@ func (p *HopPhase) judge(idle *HopPhase, path *Added) {
 	}
 }
 
-// says tells where most of the wait is, if that is known.
-func (h *Hop) says(p *HopPhase) string {
+// sentence tells where most of the wait is, if that is known.
+func (h *Hop) sentence(p *HopPhase) string {
 	if h == nil || p == nil {
 		return ""
 	}

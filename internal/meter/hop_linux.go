@@ -160,7 +160,7 @@ func (p *pinger) receive() {
 			time.Sleep(Interval)
 			continue
 		}
-		if at, ok := stamped(beside[:size]); ok {
+		if at, ok := kernelTime(beside[:size]); ok {
 			now = at
 		}
 		p.note(b[:n], from.Addr(), now)
@@ -182,8 +182,8 @@ func (p *pinger) note(b []byte, from netip.Addr, at time.Time) {
 	p.Answer(int(binary.BigEndian.Uint16(b[6:])), at)
 }
 
-// stamped is when the kernel says that a packet came.
-func stamped(beside []byte) (at time.Time, ok bool) {
+// kernelTime is when the kernel says that a packet came.
+func kernelTime(beside []byte) (at time.Time, ok bool) {
 	const size = 16 // of two numbers of 64 bits
 	all, err := unix.ParseSocketControlMessage(beside)
 	if err != nil {

@@ -76,9 +76,9 @@ func (p *Passed) since(before *Passed) *Passed {
 	return &Passed{p.Device, p.In - before.In, p.Out - before.Out}
 }
 
-// others is what passed besides the measurement, in Mbit/s in and out; 0 where it is too little to be sure. Headers and
-// acknowledgements are the measurement's, and so is what its sender sent again.
-func (s Span) others() (more [2]float64) {
+// otherTraffic is what passed besides the measurement, in Mbit/s in and out; 0 where it is too little to be sure.
+// Headers and acknowledgements are the measurement's, and so is what its sender sent again.
+func (s Span) otherTraffic() (more [2]float64) {
 	const least, headers, answers, probes = 2.0, 1.1, 0.05, 1.0
 	seconds := s.To - s.From
 	if s.Passed == nil || seconds < least {
@@ -92,7 +92,7 @@ func (s Span) others() (more [2]float64) {
 		up += n
 	}
 	sent, told := 0.0, true
-	for _, f := range inDirection(s.Local, Upload) {
+	for _, f := range flowsOf(s.Local, Upload) {
 		sent += float64(f.Sent)
 		told = told && f.Kernel
 	}

@@ -93,7 +93,7 @@ func nextPath(seen []PathPacket, device int) (next []PathPacket) {
 		}
 	}
 	for _, back := range []bool{false, true} {
-		most, above, tries := passed(seen, back)
+		most, above, tries := longestPassed(seen, back)
 		if most == 0 || above == 0 {
 			continue
 		}
@@ -123,9 +123,9 @@ func nextPath(seen []PathPacket, device int) (next []PathPacket) {
 	return next
 }
 
-// passed is the longest packet that passed in a direction. Above is the shortest longer one that was tried twice and
-// did not, and tries is how often.
-func passed(seen []PathPacket, back bool) (most, above, tries int) {
+// longestPassed is the longest packet that passed in a direction. Above is the shortest longer one that was tried twice
+// and did not, and tries is how often.
+func longestPassed(seen []PathPacket, back bool) (most, above, tries int) {
 	failed := map[int]int{}
 	for _, p := range seen {
 		tried, there := true, p.Arrived
@@ -225,7 +225,7 @@ func (s PathSeen) judge() Path {
 	}
 	for back, way := range map[bool]*Way{false: &p.There, true: &p.Back} {
 		way.ECN, way.DSCP = fate(s.Packets, back, ecnMask), fate(s.Packets, back, dscpMask)
-		way.MTU, way.Above, _ = passed(s.Packets, back)
+		way.MTU, way.Above, _ = longestPassed(s.Packets, back)
 	}
 	return p
 }

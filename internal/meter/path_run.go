@@ -38,7 +38,7 @@ func (s *served) look(ctx context.Context, other netip.Addr) []PathSeen {
 			seen[i] = PathSeen{Address: ip.String(), Used: i == 0}
 			to := s.target
 			to.ip = ip
-			if p := openPath(ctx, to.at(strconv.Itoa(s.hello.UDP)), irtt.Key(to.Token)); p != nil {
+			if p := openPath(ctx, to.portAddr(strconv.Itoa(s.hello.UDP)), irtt.Key(to.Token)); p != nil {
 				seen[i].Device = p.device
 				seen[i].Packets = p.run(ctx)
 			}

@@ -48,7 +48,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 		transport.CloseIdleConnections()
 		return nil, err
 	}
-	p := &Peer{Name: t.Addr, Addr: t.at(""), Close: transport.CloseIdleConnections}
+	p := &Peer{Name: t.Addr, Addr: t.portAddr(""), Close: transport.CloseIdleConnections}
 	if hello.Rate > 0 {
 		p.Close()
 		return nil, hint.New(t.Addr+" takes no more than a rate of its own", "weir serve without --rate there")
@@ -57,7 +57,7 @@ func OpenServed(ctx context.Context, t Target) (*Peer, error) {
 	p.Fill = func(ctx context.Context, cc string, packet int) (*Filling, error) {
 		return t.fill(ctx, cc, packet, PathUp, query)
 	}
-	want := irtt.Params{Duration: int64(longest), Interval: int64(sparse)}
+	want := irtt.Params{Duration: int64(longest), Interval: int64(probeInterval)}
 	if hello.Bulk {
 		want.Bulk = 1
 	}
@@ -93,5 +93,5 @@ func (t Target) fill(ctx context.Context, cc string, packet int, path string, qu
 		conn.Close()
 		return nil, err
 	}
-	return &Filling{Conn: conn, Send: func() { post(t.over(conn), r) }}, nil
+	return &Filling{Conn: conn, Send: func() { post(t.clientOver(conn), r) }}, nil
 }

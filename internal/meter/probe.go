@@ -118,8 +118,8 @@ func (p *Probes) answer(n int, at time.Time) *Sample {
 	return s
 }
 
-// least is the shortest RTT so far, in ms; 0 if there was none.
-func (p *Probes) least() (rtt float64) {
+// minRTT is the shortest RTT so far, in ms; 0 if there was none.
+func (p *Probes) minRTT() (rtt float64) {
 	for _, s := range p.Seen() {
 		if s.RTT >= 0 && (rtt == 0 || s.RTT < rtt) {
 			rtt = s.RTT
@@ -128,7 +128,7 @@ func (p *Probes) least() (rtt float64) {
 	return rtt
 }
 
-func (p *Probes) newest() float64 {
+func (p *Probes) newestAt() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
@@ -137,7 +137,7 @@ func (p *Probes) newest() float64 {
 // prober asks a weir serve: by UDP at its port where it answers, else by HTTPS. A port that cannot be one is none.
 func (t Target) prober(ctx context.Context, port int, want irtt.Params) *Prober {
 	if port > 0 && port < 1<<16 {
-		if u, err := openUDP(ctx, t.at(strconv.Itoa(port)), irtt.Key(t.Token), want); err == nil {
+		if u, err := openUDP(ctx, t.portAddr(strconv.Itoa(port)), irtt.Key(t.Token), want); err == nil {
 			p := &Prober{Probes: u.Probes, By: "udp", Interval: u.interval(), Run: u.run}
 			if u.params.Bulk != 0 {
 				p.flood = u.flood()
@@ -388,7 +388,7 @@ func (p *connectProbe) run(ctx context.Context) error {
 			}
 			again := sentAgain(c)
 			c.Close()
-			if !again || p.newest() >= 500 {
+			if !again || p.newestAt() >= 500 {
 				p.Answer(n, now)
 			}
 		})

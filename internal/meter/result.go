@@ -105,7 +105,7 @@ func Summarize(rec *Recording) Result {
 		if s.Name != Idle {
 			ramp = min(rampUp, (s.To-s.From)/2)
 		}
-		w := look(rec.Samples, s.From+ramp, s.To)
+		w := windowOf(rec.Samples, s.From+ramp, s.To)
 		hop := rec.Hop.look(s.From+ramp, s.To)
 		if s.Name == Idle {
 			idle, idleHop = w, hop
@@ -127,7 +127,7 @@ func Summarize(rec *Recording) Result {
 	for _, p := range rec.Paths {
 		r.Paths = append(r.Paths, p.judge())
 	}
-	r.Says, r.Grade = r.says(), r.grade()
+	r.Says, r.Grade = r.sentence(), r.grade()
 	r.warn(rec)
 	return r
 }
@@ -158,7 +158,7 @@ type window struct {
 	sent, lost, up, down  int
 }
 
-func look(samples []Sample, from, to float64) (w window) {
+func windowOf(samples []Sample, from, to float64) (w window) {
 	for _, s := range samples {
 		if s.At < from || s.At >= to {
 			continue
@@ -229,7 +229,7 @@ func (r Result) Waits(p Phase) string {
 	if p.Added == nil || idle == nil || p.RPM == 0 || idle.RPM == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f round trips a minute, %.0f when idle.", p.RPM, idle.RPM) + p.ways() + r.Hop.says(p.Hop)
+	return fmt.Sprintf("%.0f round trips a minute, %.0f when idle.", p.RPM, idle.RPM) + p.ways() + r.Hop.sentence(p.Hop)
 }
 
 // Here says that most of a wait is on the first hop, and that the other host cannot shorten it. It is empty where no
@@ -237,7 +237,7 @@ func (r Result) Waits(p Phase) string {
 func (r Result) Here() string {
 	for _, p := range r.Phases {
 		if p.Hop != nil && p.Hop.Queue == QueueHere {
-			return strings.TrimSpace(r.Hop.says(p.Hop)) + " The other host cannot shorten that."
+			return strings.TrimSpace(r.Hop.sentence(p.Hop)) + " The other host cannot shorten that."
 		}
 	}
 	return ""
@@ -267,15 +267,15 @@ func (p *Phase) flows(s Span, ramp float64) {
 		if direction == Upload {
 			receivers, senders = s.Far, s.Local
 		}
-		receivers, senders = inDirection(receivers, direction), inDirection(senders, direction)
-		if bins := binsOf(receivers, int(ramp/Step.Seconds()), wholeSteps(receivers, s)); len(bins) > 0 {
+		receivers, senders = flowsOf(receivers, direction), flowsOf(senders, direction)
+		if bins := binsOf(receivers, int(ramp/Step.Seconds()), completeSteps(receivers, s)); len(bins) > 0 {
 			if p.Goodput == nil {
 				p.Goodput = map[string]stats.Estimate{}
 			}
 			p.Goodput[direction] = goodput(bins)
 		}
 		if len(senders) > 0 {
-			s := sum(direction, senders)
+			s := senderOf(direction, senders)
 			for _, f := range receivers { // who ends a flow is not always who notices
 				if f.Error != "" && !slices.Contains(s.Ended, f.Error) {
 					s.Ended = append(s.Ended, f.Error)
@@ -283,7 +283,7 @@ func (p *Phase) flows(s Span, ramp float64) {
 			}
 			// Data was always under way, but there was none in store and no queue is seen: it could have been more.
 			starved := !slices.ContainsFunc(senders, func(f Flow) bool { return !f.Starved })
-			if s.Limit == tcp.Network && starved && p.Added != nil && p.Added.P50.Low < negligible {
+			if s.Limit == tcp.Network && starved && p.Added != nil && p.Added.P50.Low < negligibleWait {
 				s.Limit, s.Full = tcp.Application, false
 			}
 			// A sender that waits for a path on which nothing passes says the same as one that fills it.
@@ -299,12 +299,12 @@ func (s Span) arrived(direction string) []float64 {
 	if direction == Upload {
 		flows = s.Far
 	}
-	return binsOf(inDirection(flows, direction), 0, maxSteps)
+	return binsOf(flowsOf(flows, direction), 0, maxSteps)
 }
 
-// fell finds the second of a load from which on it was slower: each second before is faster than all after it, with
+// findFall finds the second of a load from which on it was slower: each second before is faster than all after it, with
 // room to spare, for 2 s on both sides. The ramp does not count. Speeds are medians in Mbit/s.
-func fell(bins []float64) (before, after, at float64, ok bool) {
+func findFall(bins []float64) (before, after, at float64, ok bool) {
 	const ramp, least, apart, less = int(rampUp), 2, 1.1, 1.25
 	each := int(time.Second / Step)
 	var seconds []float64
@@ -325,7 +325,7 @@ func fell(bins []float64) (before, after, at float64, ok bool) {
 	return 0, 0, 0, false
 }
 
-func inDirection(flows []Flow, direction string) (all []Flow) {
+func flowsOf(flows []Flow, direction string) (all []Flow) {
 	for _, f := range flows {
 		if f.Direction == direction {
 			all = append(all, f)
@@ -334,9 +334,9 @@ func inDirection(flows []Flow, direction string) (all []Flow) {
 	return all
 }
 
-// wholeSteps returns how many steps of a span all flows have. The last one or two may not have ended when the flows
+// completeSteps returns how many steps of a span all flows have. The last one or two may not have ended when the flows
 // did; of a flow that lacks more than these nothing came.
-func wholeSteps(flows []Flow, s Span) int {
+func completeSteps(flows []Flow, s Span) int {
 	const mayLack = 2
 	steps := int((s.To - s.From) / Step.Seconds())
 	all := steps
@@ -379,8 +379,8 @@ func goodput(bins []float64) stats.Estimate {
 	return stats.Estimate{Value: v, Low: 0, High: math.MaxFloat32}
 }
 
-// sum is what senders know together.
-func sum(direction string, flows []Flow) Sender {
+// senderOf is what senders know together.
+func senderOf(direction string, flows []Flow) Sender {
 	s := Sender{Direction: direction, Flows: len(flows), Kernel: true, ECN: true}
 	var rtts []float64
 	var all Flow
@@ -439,17 +439,17 @@ func subject(phase string) string {
 		Both: "Downloads and uploads together add"}[phase]
 }
 
-// says is the result in a sentence: of the phase that makes others wait the longest.
-func (r Result) says() string {
+// sentence is the result in a sentence: of the phase that makes others wait the longest.
+func (r Result) sentence() string {
 	worst := r.worst()
 	idle := r.Find(Idle)
 	switch {
-	case worst != nil && worst.Added.P50.Value < negligible && worst.Added.P99.Value < 2*negligible:
+	case worst != nil && worst.Added.P50.Value < negligibleWait && worst.Added.P99.Value < 2*negligibleWait:
 		return fmt.Sprintf("Neither downloads nor uploads make anything else wait (less than %.0f ms).",
 			max(math.Ceil(worst.Added.P99.Value), 1))
-	case worst != nil && worst.Added.P50.Value < negligible:
+	case worst != nil && worst.Added.P50.Value < negligibleWait:
 		return fmt.Sprintf("%s less than %d ms to everything else in the median, and %s ms at p99.",
-			subject(worst.Name), negligible, Figure(worst.Added.P99.Value))
+			subject(worst.Name), negligibleWait, Figure(worst.Added.P99.Value))
 	case worst != nil:
 		return fmt.Sprintf("%s %s ms to everything else.", subject(worst.Name), Figure(max(worst.Added.P50.Value, 0)))
 	case idle != nil && idle.RTT.N > 0 && slices.ContainsFunc(r.Phases, func(p Phase) bool { return p.loaded() }):
@@ -503,8 +503,8 @@ func (g Grade) Says() string {
 	}[g]
 }
 
-// negligible is a wait that nobody notices, in ms.
-const negligible = 5
+// negligibleWait is a wait that nobody notices, in ms.
+const negligibleWait = 5
 
 // Figure writes a number with three digits, as far as they are known.
 func Figure(v float64) string {
@@ -560,7 +560,7 @@ func (r *Result) warn(rec *Recording) {
 			if s.Name != p.Name {
 				continue
 			}
-			for i, more := range s.others() {
+			for i, more := range s.otherTraffic() {
 				if more > 0 && !dead {
 					note("at least %s Mbit/s of other traffic %s by %s. It is part of every delay.", Figure(more),
 						[]string{"came in", "went out"}[i], s.Passed.Device)
@@ -573,7 +573,7 @@ func (r *Result) warn(rec *Recording) {
 				held := slices.ContainsFunc(p.Senders, func(s Sender) bool { // by something at an end
 					return s.Direction == direction && s.Kernel && !s.Full
 				})
-				if before, after, at, ok := fell(s.arrived(direction)); ok && !held {
+				if before, after, at, ok := findFall(s.arrived(direction)); ok && !held {
 					note("%ss fell from %s to %s Mbit/s after %.0f s, and stayed there. The provider lets a burst "+
 						"pass before it enforces its rate, or somebody else came.", direction, Figure(before),
 						Figure(after), at)

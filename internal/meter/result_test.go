@@ -232,7 +232,7 @@ func TestFell(t *testing.T) {
 		"too short":                {load(100, 100, 100, 50, 50), 0, 0, 0},
 		"nothing":                  {nil, 0, 0, 0},
 	} {
-		before, after, at, ok := fell(c.bins)
+		before, after, at, ok := findFall(c.bins)
 		if ok != (c.at != 0) ||
 			ok && (math.Abs(before-c.before) > 1e-9 || math.Abs(after-c.after) > 1e-9 || at != c.at) {
 			t.Errorf("%s: %v to %v at %v, %v", name, before, after, at, ok)

@@ -71,9 +71,9 @@ func trimmedMean(v []float64) float64 {
 	return sum / float64(len(s))
 }
 
-// steady reports whether values, one an interval, have settled: the last moving averages deviate little from each
+// hasSettled reports whether values, one an interval, have settled: the last moving averages deviate little from each
 // other.
-func steady(values []float64) bool {
+func hasSettled(values []float64) bool {
 	if len(values) < 2*rpmDistance-1 {
 		return false
 	}

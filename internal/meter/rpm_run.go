@@ -109,11 +109,11 @@ func MeasureRPM(ctx context.Context, at, pin string, o Options) (*RPMResult, err
 			r.Directions = append(r.Directions, found)
 		}
 	}
-	r.Says = r.says()
+	r.Says = r.sentence()
 	return r, nil
 }
 
-func (r *RPMResult) says() string {
+func (r *RPMResult) sentence() string {
 	var words []string
 	for _, d := range r.Directions {
 		switch {
@@ -162,7 +162,7 @@ func (t *rpmTest) run(ctx context.Context, o Options) (d RPMDirection, err error
 				Goodput: goodputs[n-1]})
 		}
 		// A test that would end before goodput has settled probes at least for its last intervals.
-		if !probing && (steady(goodputs) || time.Until(end).Seconds() < (rpmDistance+1)*rpmInterval) {
+		if !probing && (hasSettled(goodputs) || time.Until(end).Seconds() < (rpmDistance+1)*rpmInterval) {
 			probing = true
 			go t.probe(ctx)
 		}
@@ -177,7 +177,7 @@ func (t *rpmTest) run(ctx context.Context, o Options) (d RPMDirection, err error
 		if len(rpms) >= rpmDistance {
 			d.Confidence = Medium
 		}
-		if steady(rpms) && steady(goodputs) {
+		if hasSettled(rpms) && hasSettled(goodputs) {
 			d.Confidence = High
 			break
 		}
@@ -205,7 +205,7 @@ func (t *rpmTest) client() (*http.Client, *http.Transport) {
 		if err != nil {
 			return nil, err
 		}
-		return t.target.secure(ctx, raw, "h2", "http/1.1")
+		return t.target.startTLS(ctx, raw, "h2", "http/1.1")
 	}
 	return newHTTPClient(transport, 0), transport
 }

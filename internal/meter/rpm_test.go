@@ -45,7 +45,7 @@ func TestSteady(t *testing.T) {
 		{[]float64{10, 10.2, 9.9, 10.1, 10, 10.3, 9.8}, true},
 		{[]float64{0, 0, 0, 0, 0, 0, 0}, false},
 	} {
-		if got := steady(c.values); got != c.want {
+		if got := hasSettled(c.values); got != c.want {
 			t.Errorf("%v: %v", c.values, got)
 		}
 	}
@@ -100,7 +100,7 @@ func TestRPMSilent(t *testing.T) {
 		{full, "1200 round trips a minute during downloads", ""},
 	} {
 		r := &RPMResult{Directions: []RPMDirection{full, c.second}}
-		if says := r.says(); !strings.Contains(says, c.says) || r.Silent() != c.silent {
+		if says := r.sentence(); !strings.Contains(says, c.says) || r.Silent() != c.silent {
 			t.Errorf("%s; %q is silent", says, r.Silent())
 		}
 	}

@@ -59,8 +59,8 @@ type Span struct {
 	Passed *Passed `json:"passed,omitempty"`
 }
 
-// rest lies between two phases, so that the queue of one is gone before the next.
-const rest = 500 * time.Millisecond
+// phasePause lies between two phases, so that the queue of one is gone before the next.
+const phasePause = 500 * time.Millisecond
 
 // phases are what is done, and for how long. A fifth of the time is idle.
 func (o Options) phases() (names []string, idle, load time.Duration) {
@@ -73,7 +73,7 @@ func (o Options) phases() (names []string, idle, load time.Duration) {
 	}
 	loads := time.Duration(len(names) - 1)
 	idle = o.Time / 5
-	return names, idle, (o.Time-idle)/loads - rest
+	return names, idle, (o.Time-idle)/loads - phasePause
 }
 
 // Transport carries the flows of a measurement, in one protocol.
@@ -125,7 +125,7 @@ func (m *Session) all(ctx context.Context) error {
 			m.span(ctx, name, idle, nil)
 			continue
 		}
-		wait(ctx, rest)
+		wait(ctx, phasePause)
 		if ctx.Err() != nil {
 			break
 		}
@@ -142,7 +142,7 @@ func (m *Session) all(ctx context.Context) error {
 		if s.Local, s.Far, note = m.Transport.Close(ctx, name, flows); note != "" {
 			m.Recording.Notes = append(m.Recording.Notes, note)
 		}
-		s.align(m.Prober.began, m.Prober.least())
+		s.align(m.Prober.began, m.Prober.minRTT())
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (m *Session) span(ctx context.Context, name string, d time.Duration, flows 
 		for _, f := range flows {
 			sum += f.rec.Bytes()
 		}
-		p := Progress{Phase: name, RTT: m.Prober.newest(), All: m.Time,
+		p := Progress{Phase: name, RTT: m.Prober.newestAt(), All: m.Time,
 			Elapsed: time.Since(m.Prober.began), Goodput: speed.look(time.Now(), sum)}
 		m.Progress(p)
 	}

@@ -76,7 +76,7 @@ func Measure(ctx context.Context, t Target, o Options) (*Recording, error) {
 		rec.Notes = append(rec.Notes, fmt.Sprintf("UDP port %d does not answer, so probes go by HTTPS: their RTTs "+
 			"hold the servers' own time, and losses show as waits.", port))
 	}
-	to := t.at("")
+	to := t.portAddr("")
 	m := &Session{Options: o, Transport: s, Prober: prober, Recording: rec, To: to, Device: deviceTo(to)}
 	return rec, m.Run(ctx)
 }
@@ -148,7 +148,7 @@ func (s *served) start(ctx context.Context, direction string) (*Bulk, error) {
 	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b := newBulk(direction, conn, cancel)
 	defer context.AfterFunc(ctx, cancel)() // the wait for an answer ends with the measurement
-	c := s.target.over(conn)
+	c := s.target.clientOver(conn)
 	if direction == Upload {
 		r, err := s.target.request(going, http.MethodPost, PathUp, s.query, zeros{going, b.rec.Add})
 		if err != nil {

@@ -742,7 +742,7 @@ func (r *relay) attached() (n int) {
 func maps() (n int) {
 	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
 		if m, err := ebpf.NewMapFromID(id); err == nil {
-			if m.MaxEntries() == most {
+			if m.MaxEntries() == maxFlows {
 				n++
 			}
 			m.Close()
@@ -756,7 +756,7 @@ func TestInMany(t *testing.T) {
 	r := newRelay(t)
 	w := r.open(r.near)
 	flows := w.objects.Maps[objectMapFlows]
-	for i := range 2 * most {
+	for i := range 2 * maxFlows {
 		k := objectFlowKey{Ifindex: uint32(i)}
 		r.must(flows.Put(&k, &objectFlow{Samples: uint32(i)}))
 	}
@@ -769,8 +769,8 @@ func TestInMany(t *testing.T) {
 			ours++
 		}
 	}
-	if len(all) > most || len(all) < most/2 || ours != 1 {
-		t.Errorf("%d connections are known, of at most %d, and %d is the one that moved", len(all), most, ours)
+	if len(all) > maxFlows || len(all) < maxFlows/2 || ours != 1 {
+		t.Errorf("%d connections are known, of at most %d, and %d is the one that moved", len(all), maxFlows, ours)
 	}
 }
 

@@ -51,12 +51,12 @@ type Watch struct {
 	sockets []int
 }
 
-// most is how many connections are known at a time, or more on a host of many CPUs. Of more, those are forgotten that
-// have not moved for longest.
-const most = 4096
+// maxFlows is how many connections are known at a time, or more on a host of many CPUs. Of more, those are forgotten
+// that have not moved for longest.
+const maxFlows = 4096
 
-// each is what a CPU may keep of the map's room for itself, twice (kernel/bpf/bpf_lru_list.c).
-const each = 256
+// perCPUReserve is what a CPU may keep of the map's room for itself, twice (kernel/bpf/bpf_lru_list.c).
+const perCPUReserve = 256
 
 // Open begins to look at devices, by their index in the calling thread's network namespace. Where the kernel cannot do
 // that, or does not let this process, the error is a bpf.ErrNotSupported that says what it takes.
@@ -66,7 +66,7 @@ func Open(devices ...int) (_ *Watch, err error) {
 		return nil, err
 	}
 	if cpus, err := ebpf.PossibleCPU(); err == nil {
-		spec.Maps[objectMapFlows].MaxEntries = uint32(max(most, each*cpus))
+		spec.Maps[objectMapFlows].MaxEntries = uint32(max(maxFlows, perCPUReserve*cpus))
 	}
 	_ = rlimit.RemoveMemlock() // kernels before 5.11 count maps as locked memory
 	w := &Watch{}

@@ -101,15 +101,15 @@ const (
 	firstLook = 64 << 10
 )
 
-// sparse is how much one sendfile call may take at most.
-const sparse = 1 << 20
+// maxSendfile is how much one sendfile call may take at most.
+const maxSendfile = 1 << 20
 
 // StartBulk arranges the group; connections are made at spec.Start. onDone, when not nil, is called when a flow
 // finishes its Bytes.
 func (l *Loop) StartBulk(spec BulkSpec, onDone func(*Flow)) ([]*Flow, error) {
 	zeros, err := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC)
 	if err == nil {
-		err = unix.Ftruncate(zeros, sparse)
+		err = unix.Ftruncate(zeros, maxSendfile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
@@ -169,7 +169,7 @@ func (b *bulk) prepareSource(fd int) error {
 
 func (b *bulk) dial(f *Flow, from, to Host) {
 	f.Started = b.now
-	prepare := asItIs
+	prepare := noPreparation
 	if b.spec.SourceDials {
 		prepare = b.prepareSource
 	}
@@ -236,7 +236,7 @@ func (b *bulk) hand(f *Flow) bool {
 func (b *bulk) write(f *Flow) {
 	f.Wakeups++
 	for {
-		want := int64(sparse)
+		want := int64(maxSendfile)
 		if f.bytes > 0 {
 			want = min(want, f.bytes-f.sent)
 			if want == 0 {

@@ -22,7 +22,7 @@ type Samples struct {
 	Err  error // what ended it early
 }
 
-const outstanding = -1
+const unanswered = -1
 
 // udp carries a sequence number and is filled up to the wanted size.
 const udpHeader = 8
@@ -90,7 +90,7 @@ func (l *Loop) sendDatagrams(fd int, s *Samples, start, stop, interval time.Dura
 			return false
 		}
 		binary.LittleEndian.PutUint64(payload, uint64(len(s.List)))
-		s.List = append(s.List, sample{l.now, outstanding})
+		s.List = append(s.List, sample{l.now, unanswered})
 		_, _ = write(fd, payload) // a full socket buffer is a lost datagram, and counted as one
 		return true
 	})
@@ -104,7 +104,7 @@ func (l *Loop) receive(fd int, s *Samples) {
 			return
 		}
 		seq := binary.LittleEndian.Uint64(buf[:])
-		if seq < uint64(len(s.List)) && s.List[seq].Delay == outstanding {
+		if seq < uint64(len(s.List)) && s.List[seq].Delay == unanswered {
 			s.List[seq].Delay = l.now - s.List[seq].At
 		}
 	}
@@ -152,7 +152,7 @@ func (l *Loop) StartSession(spec SessionSpec) (*Samples, error) {
 }
 
 func (ss *session) connect() {
-	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.To.via(ss.spec.Via), unix.SOCK_STREAM, ss.spec.Port, asItIs)
+	fd, err := ss.Loop.connect(ss.spec.From, ss.spec.To.via(ss.spec.Via), unix.SOCK_STREAM, ss.spec.Port, noPreparation)
 	if err != nil {
 		ss.Fail(err)
 		return
@@ -173,7 +173,7 @@ func (ss *session) ask() bool {
 	if ss.now >= ss.spec.Stop || ss.s.Err != nil {
 		return false
 	}
-	ss.s.List = append(ss.s.List, sample{ss.now, outstanding})
+	ss.s.List = append(ss.s.List, sample{ss.now, unanswered})
 	if n, err := write(ss.client, make([]byte, ss.spec.Request)); err != 0 || n != ss.spec.Request {
 		ss.s.Err = unix.ENOBUFS // a session that cannot even queue its keystrokes has stopped
 		if err != 0 {

@@ -85,8 +85,8 @@ func (l *Loop) connect(from, to Host, kind, port int, prepare func(fd int) error
 	return fd, nil
 }
 
-// asItIs prepares nothing.
-func asItIs(int) error { return nil }
+// noPreparation prepares nothing.
+func noPreparation(int) error { return nil }
 
 func sockaddr(a netip.Addr, port int) unix.Sockaddr {
 	if a.Is6() {

@@ -197,7 +197,7 @@ func TestECN(t *testing.T) {
 func TestLostIsNotAnswered(t *testing.T) {
 	l := loop(t)
 	// Nobody listens there.
-	out, err := l.connect(local, local, unix.SOCK_DGRAM, port(t, unix.SOCK_DGRAM), asItIs)
+	out, err := l.connect(local, local, unix.SOCK_DGRAM, port(t, unix.SOCK_DGRAM), noPreparation)
 	if err != nil {
 		t.Fatal(err)
 	}

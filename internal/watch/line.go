@@ -37,7 +37,7 @@ type Shown struct {
 	Wait units.Duration `json:"waits"` // the most that stood there, at the rate that it is served with
 }
 
-func (t Track) shown() *Shown {
+func (t Track) summary() *Shown {
 	if len(t.Seconds) == 0 || t.Dev == "" {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (t Track) shown() *Shown {
 // Line is the State as JSON has it.
 func (s State) Line() Line {
 	const most = 100
-	l := Line{Version: Version, At: s.Now, Bottleneck: s.Verdict(), Outgoing: s.Out.shown(), Incoming: s.In.shown(),
+	l := Line{Version: Version, At: s.Now, Bottleneck: s.Verdict(), Outgoing: s.Out.summary(), Incoming: s.In.summary(),
 		Findings: s.Findings, Unknown: s.Doctor.Unknown}
 	if l.Findings == nil {
 		l.Findings = []Seen{}

@@ -157,8 +157,8 @@ func (r *Reader) second() (e Event, err error) {
 	return e, nil
 }
 
-// watched is the device whose queues are looked at: the one that is named, or all leaves by.
-func watched(facts host.Facts, named string) string { return cmp.Or(named, plan.WayOut(facts)) }
+// watchedDevice is the device whose queues are looked at: the one that is named, or all leaves by.
+func watchedDevice(facts host.Facts, named string) string { return cmp.Or(named, plan.WayOut(facts)) }
 
 // diagnose reads the whole host, and finds which devices to look at.
 func (r *Reader) diagnose() (*Diagnosis, error) {
@@ -173,13 +173,13 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 		facts.Uplink = r.dev
 	}
 	r.registered = facts.Congestion.Registered != ""
-	link, _ := facts.Link(watched(facts, r.dev))
-	r.out.now(link)
+	link, _ := facts.Link(watchedDevice(facts, r.dev))
+	r.out.follow(link)
 	ifb, there := facts.Link(link.Redirect)
 	if !there {
 		ifb = host.Link{}
 	}
-	r.in.now(ifb)
+	r.in.follow(ifb)
 	r.unread = ""
 	for _, u := range facts.Deep.Unknown {
 		if u.What == "live connections" {
@@ -212,8 +212,8 @@ func (r *Reader) look() *live.Result {
 	return &result
 }
 
-// now says which link it is. Another one starts anew.
-func (d *device) now(l host.Link) {
+// follow says which link it is. Another one starts anew.
+func (d *device) follow(l host.Link) {
 	if l.Index != d.link.Index || l.Name != d.link.Name {
 		*d = device{}
 	}

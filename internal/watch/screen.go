@@ -34,14 +34,14 @@ func (s screen) Update(m tea.Msg) (tea.Model, tea.Cmd) {
 		s.look.Width, s.look.Height = m.Width, m.Height
 	case tea.KeyPressMsg:
 		if s.look.Typing {
-			return s.typed(m), nil
+			return s.typeKey(m), nil
 		}
-		return s.pressed(m.String())
+		return s.pressKey(m.String())
 	}
 	return s, nil
 }
 
-func (s screen) pressed(key string) (tea.Model, tea.Cmd) {
+func (s screen) pressKey(key string) (tea.Model, tea.Cmd) {
 	switch key {
 	case "q", "ctrl+c", "esc":
 		return s, tea.Quit
@@ -60,7 +60,7 @@ func (s screen) pressed(key string) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-func (s screen) typed(key tea.KeyPressMsg) tea.Model {
+func (s screen) typeKey(key tea.KeyPressMsg) tea.Model {
 	switch key.String() {
 	case "enter":
 		s.look.Typing = false

@@ -40,7 +40,7 @@ func (s State) Verdict() Verdict {
 		quiet          = 0.01     // of the rate; the chatter of a host
 		full           = 0.9      // of the rate
 	)
-	w, q := sum(s.Out.last(window)), s.Out.Queue
+	w, q := sumSeconds(s.Out.last(window)), s.Out.Queue
 	if s.Now.IsZero() {
 		return Verdict{Unknown, "Looking …"}
 	}
@@ -52,9 +52,9 @@ func (s State) Verdict() Verdict {
 		max(1, time.Duration(w.Span).Seconds())), w.Rate(), cmp.Or(w.Shaped, q.Speed)
 	used := ""
 	if limit > 0 {
-		name := rough(limit)
+		name := roundedRate(limit)
 		if w.Shaped != q.Rate {
-			name = "a rate that moves (" + rough(q.Rate) + " now)"
+			name = "a rate that moves (" + roundedRate(q.Rate) + " now)"
 		}
 		used = fmt.Sprintf(", and %.0f %% of %s are in use", 100*float64(rate)/float64(limit), name)
 	}
@@ -65,7 +65,7 @@ func (s State) Verdict() Verdict {
 			"or tin of the queue, sends no more.", of, used)}
 	case held >= always:
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
-	case elsewhere && (held <= seldom || s.longer(w)): // between two bursts a queue is empty when doctor looks
+	case elsewhere && (held <= seldom || s.waitsElsewhere(w)): // between two bursts a queue is empty when doctor looks
 		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at %s. It is %s", of,
 			s.Doctor.Bottleneck.Says)}
 	case held > seldom:
@@ -78,8 +78,8 @@ func (s State) Verdict() Verdict {
 		"another network.", of, used)}
 }
 
-// longer reports whether connections wait much longer than anything did in this queue.
-func (s State) longer(w Second) bool {
+// waitsElsewhere reports whether connections wait much longer than anything did in this queue.
+func (s State) waitsElsewhere(w Second) bool {
 	const much = 4                                       // times
 	here := 8e3 * float64(w.Backlog) / float64(w.Shaped) // ms, the most
 	return w.Shaped > 0 && s.Clients.All.Added.P50 > much*here
@@ -100,8 +100,8 @@ func whyNot(q Queue) string {
 	return "it was not looked at yet"
 }
 
-// rough writes a rate as tc does, to five digits.
-func rough(r units.Rate) string { return units.Rounded(float64(r)).String() }
+// roundedRate writes a rate as tc does, to five digits.
+func roundedRate(r units.Rate) string { return units.Rounded(float64(r)).String() }
 
 // mbit writes a rate to three digits.
 func mbit(r units.Rate) string { return figure(float64(r)/1e6) + " Mbit/s" }

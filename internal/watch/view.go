@@ -68,7 +68,7 @@ func (v View) Lines(s State) []string {
 		v.incoming(s), shares(s.In))
 	bottom := slices.Concat(v.senders(s), v.goal(s), v.findings(s, most))
 	if v.Height == 0 { // there is room to read each to its end
-		bottom = v.wrapped(bottom)
+		bottom = v.wrapLines(bottom)
 	}
 	rows, left := many, len(s.Clients.Networks)+2
 	if v.Height > 0 {
@@ -84,21 +84,21 @@ func (v View) Lines(s State) []string {
 		all = append(all, v.keys())
 	}
 	for i := range all {
-		all[i] = v.fit(all[i])
+		all[i] = v.fitLine(all[i])
 	}
 	return all
 }
 
-// wrapped are lines with what does not fit below them.
-func (v View) wrapped(lines []string) (all []string) {
+// wrapLines are lines with what does not fit below them.
+func (v View) wrapLines(lines []string) (all []string) {
 	for _, line := range lines {
 		all = append(all, text.Wrap("", "  ", line, v.Width)...)
 	}
 	return all
 }
 
-// fit makes a line one that a terminal can show: names are their owners' choice.
-func (v View) fit(line string) string {
+// fitLine makes a line one that a terminal can show: names are their owners' choice.
+func (v View) fitLine(line string) string {
 	line = text.OneLine(line)
 	if text.Width(line) > v.Width {
 		line = string([]rune(line)[:max(v.Width-1, 0)]) + "…"
@@ -121,7 +121,7 @@ func (v View) head(s State) []string {
 	q := s.Out.Queue
 	words := []string{"weir watch", cmp.Or(q.Dev, "no uplink"), cmp.Or(q.Kind, "no queue")}
 	if q.Rate != 0 {
-		words[2] += ", shaped to " + rough(q.Rate)
+		words[2] += ", shaped to " + roundedRate(q.Rate)
 	}
 	words = append(words, s.Now.Format(clock))
 	if v.Paused {
@@ -142,7 +142,7 @@ func (v View) followed(s State) (lines []string) {
 			if f.Tries != "" { // for a moment, in which nothing is to move
 				lines, says = append(lines, says[0]), says[1:]
 			}
-			lines = append(lines, v.wrapped(says)...)
+			lines = append(lines, v.wrapLines(says)...)
 		}
 	}
 	return lines
@@ -150,7 +150,7 @@ func (v View) followed(s State) (lines []string) {
 
 // traffic is a queue's last second.
 func traffic(q Queue, s Second) string {
-	per := func(n uint64) string { return whole(n, max(time.Duration(s.Span).Seconds(), 0.5)) }
+	per := func(n uint64) string { return perSecond(n, max(time.Duration(s.Span).Seconds(), 0.5)) }
 	used := mbit(s.Rate())
 	if q.Rate != 0 {
 		used = figure(float64(s.Rate())/1e6) + " of " + mbit(q.Rate)
@@ -162,8 +162,8 @@ func traffic(q Queue, s Second) string {
 	return fmt.Sprintf("%s · waiting %s · %s drops/s, %s marks/s", used, waits, per(s.Drops), per(s.Marks))
 }
 
-// whole is how many there were a second.
-func whole(n uint64, seconds float64) string { return fmt.Sprintf("%.0f", float64(n)/seconds) }
+// perSecond is how many there were a second.
+func perSecond(n uint64, seconds float64) string { return fmt.Sprintf("%.0f", float64(n)/seconds) }
 
 func (v View) verdict(s State) []string {
 	const question = "Is the bottleneck here?  "
@@ -257,9 +257,9 @@ func (v View) parts(s State) []string {
 		rest := fmt.Sprintf("%10s %10s %10s %10s", "-", figure(float64(p.Delay)/1e6), "-", "-")
 		if p.Counts {
 			rest = fmt.Sprintf("%10s %10s %10s %10s", figure(float64(p.Bytes*8)/1e6/seconds),
-				figure(float64(p.Delay)/1e6), whole(p.Drops, seconds), whole(p.Marks, seconds))
+				figure(float64(p.Delay)/1e6), perSecond(p.Drops, seconds), perSecond(p.Marks, seconds))
 		}
-		lines = append(lines, fmt.Sprintf("%-12s %10s %s", p.Name, whole(p.Packets, seconds), rest))
+		lines = append(lines, fmt.Sprintf("%-12s %10s %s", p.Name, perSecond(p.Packets, seconds), rest))
 	}
 	return lines
 }
@@ -309,7 +309,7 @@ func (v View) clients(s State, lines int) []string {
 		return nil
 	}
 	r := s.Clients
-	networks := v.chosen(r.Networks)
+	networks := v.filtered(r.Networks)
 	title := fmt.Sprintf("%s, %s", text.Counted(r.All.Connections, "connection"), text.Counted(len(r.Networks),
 		"network"))
 	switch {
@@ -343,8 +343,8 @@ func row(n live.Network) string {
 		strings.Join(slices.Sorted(maps.Keys(n.CC)), ", "))
 }
 
-// chosen are the networks that the filter lets through, in their order.
-func (v View) chosen(all []live.Network) []live.Network {
+// filtered are the networks that the filter lets through, in their order.
+func (v View) filtered(all []live.Network) []live.Network {
 	chosen := slices.DeleteFunc(slices.Clone(all), func(n live.Network) bool {
 		return v.Filter != "" && !strings.Contains(strings.ToLower(row(n)), strings.ToLower(v.Filter))
 	})

@@ -215,11 +215,11 @@ func TestNarrow(t *testing.T) {
 func TestOrders(t *testing.T) {
 	for i, want := range []string{"203.0.113.0/24", "203.0.113.0/24", "2001:db8:1234::/48", "203.0.113.0/24",
 		"198.51.100.0/24"} {
-		if got := (View{Sort: i}).chosen(busy().Clients.Networks)[0].Network; got != want {
+		if got := (View{Sort: i}).filtered(busy().Clients.Networks)[0].Network; got != want {
 			t.Errorf("by %s: %s, want %s", orders()[i].name, got, want)
 		}
 	}
-	if got := (View{Filter: "CUBIC"}).chosen(busy().Clients.Networks); len(got) != 1 || got[0].Connections != 1 {
+	if got := (View{Filter: "CUBIC"}).filtered(busy().Clients.Networks); len(got) != 1 || got[0].Connections != 1 {
 		t.Errorf("%v", got)
 	}
 }

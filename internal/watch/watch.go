@@ -100,14 +100,14 @@ func (f *Fold) End(at time.Time, q Queue) Second {
 	s.At = at
 	if !f.began.IsZero() {
 		s.Span = units.Duration(at.Sub(f.began))
-		s.Bytes = grown(q.Stats.Bytes, f.before.Stats.Bytes)
-		s.Drops = grown(q.Stats.Drops, f.before.Stats.Drops)
-		s.Marks = grown(q.Stats.Marks, f.before.Stats.Marks)
+		s.Bytes = increase(q.Stats.Bytes, f.before.Stats.Bytes)
+		s.Drops = increase(q.Stats.Drops, f.before.Stats.Drops)
+		s.Marks = increase(q.Stats.Marks, f.before.Stats.Marks)
 		for i, p := range q.Parts {
 			if i < len(f.before.Parts) && f.before.Parts[i].Name == p.Name {
 				was := f.before.Parts[i]
-				p.Packets, p.Bytes = grown(p.Packets, was.Packets), grown(p.Bytes, was.Bytes)
-				p.Drops, p.Marks = grown(p.Drops, was.Drops), grown(p.Marks, was.Marks)
+				p.Packets, p.Bytes = increase(p.Packets, was.Packets), increase(p.Bytes, was.Bytes)
+				p.Drops, p.Marks = increase(p.Drops, was.Drops), increase(p.Marks, was.Marks)
 				s.Parts = append(s.Parts, p)
 			}
 		}
@@ -116,8 +116,8 @@ func (f *Fold) End(at time.Time, q Queue) Second {
 	return s
 }
 
-// grown is a counter's growth. One that fell belongs to another queue, and is not believed.
-func grown(now, before uint64) uint64 {
+// increase is a counter's growth. One that fell belongs to another queue, and is not believed.
+func increase(now, before uint64) uint64 {
 	if now < before {
 		return 0
 	}
@@ -155,8 +155,8 @@ func (t Track) last(d time.Duration) []Second {
 	return t.Seconds[i:]
 }
 
-// sum is several seconds as one, shaped to the mean of what they were.
-func sum(all []Second) (s Second) {
+// sumSeconds is several seconds as one, shaped to the mean of what they were.
+func sumSeconds(all []Second) (s Second) {
 	if len(all) > 0 {
 		s.Shaped = all[len(all)-1].Shaped
 	}
@@ -267,12 +267,12 @@ func (s *State) Add(e Event) {
 		s.Goal = *e.Goal
 	}
 	if e.Followed != nil {
-		s.Goal.Followed = s.now(e.Followed)
+		s.Goal.Followed = s.currentRates(e.Followed)
 	}
 }
 
-// now is what is followed, with the rates that the queues have now.
-func (s State) now(all []presence.Queue) []presence.Queue {
+// currentRates is what is followed, with the rates that the queues have now.
+func (s State) currentRates(all []presence.Queue) []presence.Queue {
 	all = slices.Clone(all)
 	for i := range all {
 		for _, t := range []Track{s.Out, s.In} {

@@ -67,8 +67,8 @@ func TestParts(t *testing.T) {
 	} {
 		var got []string
 		for _, p := range kernel.Parts(c.tree) {
-			got = append(got, strings.TrimSpace(strings.Join([]string{p.Name, whole(p.Packets, 1), whole(p.Drops, 1),
-				whole(p.Marks, 1), time.Duration(p.Delay).String()}, " ")))
+			got = append(got, strings.TrimSpace(strings.Join([]string{p.Name, perSecond(p.Packets, 1),
+				perSecond(p.Drops, 1), perSecond(p.Marks, 1), time.Duration(p.Delay).String()}, " ")))
 		}
 		if all := strings.Join(got, ", "); all != c.want {
 			t.Errorf("%s: %s, want %s", name, all, c.want)
@@ -206,7 +206,7 @@ func TestWatched(t *testing.T) {
 	f := host.Facts{Uplink: "tun0", Links: []host.Link{{Name: "tun0", Kind: "tuntap", Up: true},
 		{Name: "eth0", Up: true, Addrs: []string{"192.0.2.7/24"}}}}
 	for named, want := range map[string]string{"": "eth0", "tun0": "tun0"} {
-		if got := watched(f, named); got != want {
+		if got := watchedDevice(f, named); got != want {
 			t.Errorf("%q: %s, want %s", named, got, want)
 		}
 	}

@@ -99,8 +99,8 @@ func (f *forwarded) again() (all []pair, err error) {
 	return all, nil
 }
 
-// passed are forwarded connections that have carried something since the look before.
-func (e *eye) passed(all []pair) (moved []follow.Connection) {
+// movedPairs are forwarded connections that have carried something since the look before.
+func (e *eye) movedPairs(all []pair) (moved []follow.Connection) {
 	for _, p := range all {
 		x, mss := p.now, float64(p.now.MSS)
 		base := e.base(x.There.Addr(), x.Least)

@@ -60,7 +60,7 @@ func TestPassed(t *testing.T) {
 	} {
 		e := eye{least: map[netip.Addr]time.Duration{}, counts: qdisc.Framing{Raw: true},
 			forwarded: &forwarded{seed: seed, rates: map[rtt.ID]float64{before.ID: 50}}}
-		if got := e.passed([]pair{{before, c.now}}); !reflect.DeepEqual(got, c.want) {
+		if got := e.movedPairs([]pair{{before, c.now}}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -517,7 +517,7 @@ func (e *eye) look(stats qdisc.Stats) (follow.Look, error) {
 	if e.forwarded != nil {
 		flows, err := e.forwarded.again()
 		e.see(err)
-		l.Connections = append(l.Connections, e.passed(flows)...)
+		l.Connections = append(l.Connections, e.movedPairs(flows)...)
 	}
 	return l, nil
 }

@@ -44,7 +44,7 @@ func apply(t *topology, job scenario.Job) ([]string, error) {
 	if job.Scenario.Server.Relay && !job.Scenario.OneCard() {
 		// The connections end at the origin: what a recipe says of TCP is for it, too. (The rest exists in the first
 		// namespace only.) Behind the uplink it is somebody else's.
-		if err := t.origin.sysctl(onlyTCP(c.Sysctl)); err != nil {
+		if err := t.origin.sysctl(tcpSysctls(c.Sysctl)); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func apply(t *topology, job scenario.Job) ([]string, error) {
 	return append(said, status...), err
 }
 
-func onlyTCP(sysctls map[string]string) map[string]string {
+func tcpSysctls(sysctls map[string]string) map[string]string {
 	tcp := map[string]string{}
 	for key, value := range sysctls {
 		if strings.HasPrefix(key, "net.ipv4.tcp_") {

@@ -43,11 +43,11 @@ const (
 type group struct {
 	spec  scenario.Flow
 	flows []*traffic.Flow
-	watch []*watched
+	watch []*sampledFlow
 }
 
-// watched is what was sampled of one connection.
-type watched struct {
+// sampledFlow is what was sampled of one connection.
+type sampledFlow struct {
 	received           int64  // at the end of the warm-up
 	wakeups            uint64 // likewise
 	before, last       unix.TCPInfo
@@ -208,7 +208,7 @@ func (d *driver) start() error {
 		}
 		g := &group{spec: f, flows: flows}
 		for range flows {
-			g.watch = append(g.watch, &watched{})
+			g.watch = append(g.watch, &sampledFlow{})
 		}
 		d.groups = append(d.groups, g)
 		if f.Bytes > 0 {

@@ -47,9 +47,9 @@ func Main() {
 	debug.SetMemoryLimit(reserveMiB << 20)
 	// Two a connection, and the default is 1024.
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles})
-	booted := shared()
+	booted := sharedEngine()
 	if qemu.Inside() {
-		booted = emulated()
+		booted = emulatedEngine()
 	}
 	job, err := booted.prepare()
 	if err != nil {
@@ -81,17 +81,17 @@ func Main() {
 	powerOff()
 }
 
-// outside is how the kernel that this is in was booted: how a job is had, with the file systems mounted that
+// engineLink is how the kernel that this is in was booted: how a job is had, with the file systems mounted that
 // everybody expects, and how the reply is given.
-type outside struct {
+type engineLink struct {
 	prepare func() (job []byte, err error)
 	reply   func(text []byte) error
 }
 
-func emulated() outside { return outside{qemu.Begin, qemu.Send} }
+func emulatedEngine() engineLink { return engineLink{qemu.Begin, qemu.Send} }
 
-// shared is an engine that shares a folder with the host: user-mode Linux.
-func shared() outside { return outside{uml.Begin, uml.Send} }
+// sharedEngine is an engine that shares a folder with the host: user-mode Linux.
+func sharedEngine() engineLink { return engineLink{uml.Begin, uml.Send} }
 
 func work(text []byte) (*measure.Run, error) {
 	var job scenario.Job

@@ -177,15 +177,15 @@ func (t *tunnel) fromTun() {
 		}
 		if err := unix.Sendto(t.udp, t.waiting, 0, t.to); err == unix.EAGAIN {
 			t.Forget(t.tun)
-			t.Watch(t.udp, unix.EPOLLIN|unix.EPOLLOUT, t.bothWays)
+			t.Watch(t.udp, unix.EPOLLIN|unix.EPOLLOUT, t.relayBoth)
 			return
 		}
 		t.waiting = nil
 	}
 }
 
-// bothWays serves the socket while something waits for it to have room.
-func (t *tunnel) bothWays() {
+// relayBoth serves the socket while something waits for it to have room.
+func (t *tunnel) relayBoth() {
 	t.fromUDP()
 	if unix.Sendto(t.udp, t.waiting, 0, t.to) == unix.EAGAIN {
 		return

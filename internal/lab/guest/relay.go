@@ -41,12 +41,12 @@ const (
 	tunPort = 7000
 )
 
-// inner is the version of IP that connections through the relay are of.
-func inner(s scenario.Scenario) version { return version(s.Relay.IP) }
+// innerVersion is the version of IP that connections through the relay are of.
+func innerVersion(s scenario.Scenario) version { return version(s.Relay.IP) }
 
 // versions are those that the relay and its origin speak: the path's and, if that is another, the one inside tunnels.
 func versions(s scenario.Scenario) []version {
-	return slices.Compact([]version{version(s.Path.IP), inner(s)})
+	return slices.Compact([]version{version(s.Path.IP), innerVersion(s)})
 }
 
 // layOrigin puts the origin beyond the uplink, behind the router that the clients are behind.
@@ -77,7 +77,7 @@ func (t *topology) layOrigin(job scenario.Job, router space) error {
 			return fmt.Errorf("origin: %w", err)
 		}
 	}
-	t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: inner(s).addr(originNet, 0, 1)}}
+	t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: innerVersion(s).addr(originNet, 0, 1)}}
 	if s.Relay.RTT > 0 { // on the way to the origin: of a download, on that of the ACKs
 		if err := router.qdisc("out0", fmt.Sprintf("netem limit 200000 delay %v", s.Relay.RTT)); err != nil {
 			return err
@@ -177,14 +177,14 @@ func (t *topology) masquerade(s scenario.Scenario) error {
 
 // enter gives a client's end of a tunnel its address and sends what is for the origin into it.
 func (t *topology) enter(s scenario.Scenario, i int, device string) error {
-	v := inner(s)
+	v := innerVersion(s)
 	t.through[i].Addr = v.addr(innerNet, 0, i+1)
-	return errors.Join(t.hosts[i].inside(device, t.through[i].Addr),
+	return errors.Join(t.hosts[i].bringUpTunnel(device, t.through[i].Addr),
 		t.hosts[i].route(v.subnets(originNet), v.addr(innerNet, 0, 254)))
 }
 
-// inside brings an end of a tunnel up.
-func (s space) inside(device string, addr netip.Addr) error {
+// bringUpTunnel brings an end of a tunnel up.
+func (s space) bringUpTunnel(device string, addr netip.Addr) error {
 	l, err := s.links.LinkByName(device)
 	if err != nil {
 		return err
@@ -222,7 +222,8 @@ func (t *topology) wireguard(s scenario.Scenario) error {
 					{IP: address.AsSlice(), Mask: net.CIDRMask(address.BitLen(), address.BitLen())}}})
 	}
 	t.tunnel = wgDevice
-	return errors.Join(t.server.wireguard(own, peers...), t.server.inside(wgDevice, inner(s).addr(innerNet, 0, 254)))
+	return errors.Join(t.server.wireguard(own, peers...),
+		t.server.bringUpTunnel(wgDevice, innerVersion(s).addr(innerNet, 0, 254)))
 }
 
 func (s space) wireguard(key wgtypes.Key, peers ...wgtypes.PeerConfig) error {
@@ -248,7 +249,7 @@ func (t *topology) userspace(s scenario.Scenario) error {
 	if len(clients) == 0 {
 		return nil
 	}
-	v := inner(s)
+	v := innerVersion(s)
 	own := netip.AddrPortFrom(t.addr(0, 0, 1), tunPort)
 	var routes []string
 	for _, i := range clients {
@@ -265,7 +266,7 @@ func (t *topology) userspace(s scenario.Scenario) error {
 		routes = append(routes, t.through[i].Addr.String()+"="+client.String())
 	}
 	t.tunnel = tunDevice
-	return errors.Join(makeTun(t.server, s.Relay.TxQLen), t.server.inside(tunDevice, v.addr(innerNet, 0, 254)),
+	return errors.Join(makeTun(t.server, s.Relay.TxQLen), t.server.bringUpTunnel(tunDevice, v.addr(innerNet, 0, 254)),
 		t.server.qdisc(tunDevice, s.Server.Qdisc),
 		t.helper(t.server, tunnelProgram, append([]string{own.String(), strconv.Itoa(int(s.Relay.SndBuf))},
 			routes...)...))

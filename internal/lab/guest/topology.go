@@ -354,7 +354,7 @@ func (t *topology) layServer(job scenario.Job) error {
 		t.source = []traffic.Host{{NetNS: t.origin.fd, Addr: t.addr(2, 0, 1)}}
 		if err := errors.Join(t.origin.sysctl(roomyBuffers), t.origin.route("default", t.addr(2, 0, 254)),
 			t.server.sysctl(t.forwarding()),
-			t.origin.sysctl(onlyTCP(s.Sysctl)), t.provider.route(t.subnets(2), t.addr(0, 0, 1))); err != nil {
+			t.origin.sysctl(tcpSysctls(s.Sysctl)), t.provider.route(t.subnets(2), t.addr(0, 0, 1))); err != nil {
 			return err
 		}
 		if !s.GRO {

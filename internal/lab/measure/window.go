@@ -106,14 +106,14 @@ func parseWindow(name string) (Metric, bool, error) {
 	}
 	m := Metric{Name: name, Unit: "%", Heading: "of link " + rest, From: from, To: to}
 	m.read = func(s Setup, r *Run) (float64, bool) {
-		return r.Series.used(s, from.Seconds()-s.Warmup, to.Seconds()-s.Warmup)
+		return r.Series.utilisation(s, from.Seconds()-s.Warmup, to.Seconds()-s.Warmup)
 	}
 	return m, true, nil
 }
 
-// used is the goodput of what the link could carry, in percent, over the steps of the series whose middle lies between
-// from and to. It is false if the series does not reach so far.
-func (x *Series) used(s Setup, from, to float64) (float64, bool) {
+// utilisation is the goodput of what the link could carry, in percent, over the steps of the series whose middle lies
+// between from and to. It is false if the series does not reach so far.
+func (x *Series) utilisation(s Setup, from, to float64) (float64, bool) {
 	if s.Capacity == 0 || len(x.Goodput) == 0 || x.Step == 0 {
 		return 0, false
 	}

@@ -55,5 +55,5 @@ func newClaim(v verdict.Verdict) page.Claim {
 	class := map[string]string{verdict.Reproduced: "yes", verdict.NotReproduced: "no", verdict.OnlyWhen: "partly",
 		verdict.NotMeasured: "partly"}[v.Verdict]
 	return page.Claim{Class: class, Verdict: strings.TrimSpace(v.Verdict + " " + v.Holds), Source: v.Source,
-		Says: v.Says, Of: claimed(v.Claim), Expect: v.Expect, Measured: measuredText(v), Note: v.Note}
+		Says: v.Says, Of: claimText(v.Claim), Expect: v.Expect, Measured: measuredText(v), Note: v.Note}
 }

@@ -80,8 +80,8 @@ func claims(b *strings.Builder, verdicts []verdict.Verdict) {
 		if v.Note != "" {
 			verdict += ". " + v.Note
 		}
-		fmt.Fprintf(b, "| %s: “%s” | %s: %s | %s | %s |\n", plain(v.Source), plain(v.Says), plain(claimed(v.Claim)),
-			plain(v.Expect), plain(measuredText(v)), plain(verdict))
+		fmt.Fprintf(b, "| %s: “%s” | %s: %s | %s | %s |\n", plain(v.Source), plain(v.Says),
+			plain(claimText(v.Claim)), plain(v.Expect), plain(measuredText(v)), plain(verdict))
 	}
 }
 

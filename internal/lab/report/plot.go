@@ -16,7 +16,7 @@ import (
 
 // charts draws a point: latency over time and as a distribution, goodput, queues. Of several seeds the first is drawn.
 func charts(p *verdict.Point) []page.Chart {
-	probes, kinds := pictured(p)
+	probes, kinds := drawnProbes(p)
 	overTime, share := make([][]page.Line, len(probes)), make([][]page.Line, len(probes))
 	var goodput, perFlow, queues, inward []page.Line
 	// What came behind a lost packet can be read all at once when that has come: more than the link carries.
@@ -46,7 +46,7 @@ func charts(p *verdict.Point) []page.Chart {
 			}
 		}
 		if len(run.Flows) > 1 {
-			perFlow = append(perFlow, page.Line{Name: c.Candidate, Color: k, Points: ranked(run.Flows)})
+			perFlow = append(perFlow, page.Line{Name: c.Candidate, Color: k, Points: rankFlows(run.Flows)})
 		}
 		draw := func(name string, dash bool, backlog []float64) page.Line {
 			return page.Line{Name: c.Candidate + name, Color: k, Dash: dash, Points: steps(run.Series.Step, backlog)}
@@ -98,9 +98,9 @@ func RoundTrips(w io.Writer, title string, p *verdict.Point, candidates ...strin
 	return err
 }
 
-// pictured are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that
+// drawnProbes are the probes to draw, by name with their kinds: the first that echoes UDP or, without one, each that
 // types.
-func pictured(p *verdict.Point) (names, kinds []string) {
+func drawnProbes(p *verdict.Point) (names, kinds []string) {
 	for k := range p.Cells {
 		if len(p.Cells[k].Runs) == 0 {
 			continue
@@ -144,8 +144,8 @@ func steps(step float64, values []float64) []page.Point {
 	return xys
 }
 
-// ranked lists flows by what they got.
-func ranked(flows []measure.Flow) []page.Point {
+// rankFlows lists flows by what they got.
+func rankFlows(flows []measure.Flow) []page.Point {
 	var v []float64
 	for _, f := range flows {
 		v = append(v, f.Goodput)

@@ -39,7 +39,7 @@ func tables(r *verdict.Report) []table {
 		p := &r.Points[i]
 		t := table{label: strings.Join(p.Labels, ", ")}
 		for _, name := range columns(p) {
-			if m, err := measure.ParseMetric(name); err == nil && anyHas(m, p) {
+			if m, err := measure.ParseMetric(name); err == nil && hasValues(m, p) {
 				t.columns = append(t.columns, m)
 			}
 		}
@@ -60,8 +60,8 @@ func tables(r *verdict.Report) []table {
 	return all
 }
 
-// anyHas reports whether a column has anything to show: a value, or that what was waited for never came.
-func anyHas(m measure.Metric, p *verdict.Point) bool {
+// hasValues reports whether a column has anything to show: a value, or that what was waited for never came.
+func hasValues(m measure.Metric, p *verdict.Point) bool {
 	for k := range p.Cells {
 		if v, ok := p.Of(m, &p.Cells[k]); ok || v.Missing > 0 {
 			return true
@@ -86,10 +86,10 @@ func columns(p *verdict.Point) []string {
 		}
 	}
 	names = append(names, "fetch", "unfinished")
-	names = append(names, probed(s, "udp", "added.p50", "added.p99", "jitter")...)
-	names = append(names, probed(s, "ssh", "ssh.p50", "ssh.p99")...)
-	names = append(names, probed(s, "request", "request.p50", "request.p99")...)
-	names = append(names, probed(s, "stream", "stream.p99")...)
+	names = append(names, probeColumns(s, "udp", "added.p50", "added.p99", "jitter")...)
+	names = append(names, probeColumns(s, "ssh", "ssh.p50", "ssh.p99")...)
+	names = append(names, probeColumns(s, "request", "request.p50", "request.p99")...)
+	names = append(names, probeColumns(s, "stream", "stream.p99")...)
 	return append(names, "lost", "provider.drops")
 }
 
@@ -101,8 +101,8 @@ func bothWays(s scenario.Scenario) bool {
 
 func upload(f scenario.Flow) bool { return f.Direction == "up" }
 
-// probed are the columns of a kind of probe: where there are several, two of each by its name.
-func probed(s scenario.Scenario, kind string, columns ...string) []string {
+// probeColumns are the columns of a kind of probe: where there are several, two of each by its name.
+func probeColumns(s scenario.Scenario, kind string, columns ...string) []string {
 	var names []string
 	for _, p := range s.Probe {
 		if p.Kind == kind {
@@ -284,7 +284,7 @@ func measuredText(v verdict.Verdict) string {
 		for _, at := range v.At {
 			text := "none"
 			if !at.None {
-				text = between(at.Value.Median, at.Value.Median, v.Unit, unit)
+				text = rangeText(at.Value.Median, at.Value.Median, v.Unit, unit)
 			}
 			if least, most := page.Number(at.Value.Min, v.Unit), page.Number(at.Value.Max, v.Unit); least != most {
 				text += fmt.Sprintf(" [%s..%s]", least, most)
@@ -307,7 +307,7 @@ func measuredText(v verdict.Verdict) string {
 		if len(values) == 0 {
 			continue
 		}
-		text := between(slices.Min(values), slices.Max(values), v.Unit, unit)
+		text := rangeText(slices.Min(values), slices.Max(values), v.Unit, unit)
 		if v.Verdict == verdict.OnlyWhen {
 			text = map[bool]string{true: "there ", false: "elsewhere "}[holds] + text
 		}
@@ -320,7 +320,7 @@ func measuredText(v verdict.Verdict) string {
 	return strings.Join(parts, "; ")
 }
 
-func between(from, to float64, unit, name string) string {
+func rangeText(from, to float64, unit, name string) string {
 	text := page.Number(from, unit)
 	if last := page.Number(to, unit); last != text {
 		text += " to " + last

@@ -74,15 +74,15 @@ func (p *painter) report(r *verdict.Report) {
 		}
 		p.wrapped("", fmt.Sprintf("%s%s", mark, where))
 		p.wrapped("  ", fmt.Sprintf("%s: “%s”", v.Source, v.Says))
-		p.wrapped("  ", fmt.Sprintf("expected %s of %s; measured %s", v.Expect, claimed(v.Claim), measuredText(v)))
+		p.wrapped("  ", fmt.Sprintf("expected %s of %s; measured %s", v.Expect, claimText(v.Claim), measuredText(v)))
 		if v.Note != "" {
 			p.wrapped("  ", v.Note)
 		}
 	}
 }
 
-// claimed names the value that a claim is about.
-func claimed(c scenario.Claim) string {
+// claimText names the value that a claim is about.
+func claimText(c scenario.Claim) string {
 	text := fmt.Sprintf("%s [%s]", c.Metric, c.Candidate)
 	if c.Over != "" {
 		text += fmt.Sprintf(" / [%s]", c.Over)

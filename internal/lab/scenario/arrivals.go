@@ -91,18 +91,18 @@ func (s *Scenario) checkSource(f Flow) *problem {
 	at := func(k string) []string { return []string{"flow", f.Name, k} }
 	switch {
 	case f.Sizes != "" && f.Every == 0:
-		return wrong(`every = "200ms"`, at("sizes"), "flow %q: sizes are of connections that come at random", f.Name)
+		return errAt(`every = "200ms"`, at("sizes"), "flow %q: sizes are of connections that come at random", f.Name)
 	case f.Every != 0 && f.Bytes == 0:
-		return wrong(`bytes = "30kb"`, at("every"), "flow %q: what comes at random needs bytes, the mean size", f.Name)
+		return errAt(`bytes = "30kb"`, at("every"), "flow %q: what comes at random needs bytes, the mean size", f.Name)
 	case f.Sizes != "" && !slices.Contains(sizeNames(), f.Sizes):
-		return wrong("one of "+strings.Join(sizeNames(), ", "), at("sizes"), "flow %q: sizes %q", f.Name, f.Sizes)
+		return errAt("one of "+strings.Join(sizeNames(), ", "), at("sizes"), "flow %q: sizes %q", f.Name, f.Sizes)
 	case (f.Chunk == 0) != (f.Interval == 0):
-		return wrong(`chunk = "500kb" and interval = "1s"`, at("chunk"),
+		return errAt(`chunk = "500kb" and interval = "1s"`, at("chunk"),
 			"flow %q: a chunk and its interval go together", f.Name)
 	case f.Chunk != 0 && f.Every != 0:
-		return wrong("", at("chunk"), "flow %q: either connections come at random, or one sends by and by", f.Name)
+		return errAt("", at("chunk"), "flow %q: either connections come at random, or one sends by and by", f.Name)
 	case f.Interval != 0 && f.Interval < units.Duration(time.Millisecond):
-		return wrong("", at("interval"), "flow %q: interval %v is too short (1ms at least)", f.Name, f.Interval)
+		return errAt("", at("interval"), "flow %q: interval %v is too short (1ms at least)", f.Name, f.Interval)
 	}
 	return nil
 }

@@ -51,62 +51,62 @@ func congestionControls() []string {
 
 // fillIn gives every value that was left out its default.
 func (s *Scenario) fillIn() {
-	orElse(&s.Duration, units.Duration(20*time.Second))
-	orElse(&s.Engine, EngineNames()[0])
-	orElse(&s.Seeds, 1)
-	orElse(&s.Server.Addresses, 1)
-	orElse(&s.Server.Queues, 1)
-	orElse(&s.Server.Qdisc, "fq_codel") // Debian's DEFAULT_NET_SCH
+	setDefault(&s.Duration, units.Duration(20*time.Second))
+	setDefault(&s.Engine, EngineNames()[0])
+	setDefault(&s.Seeds, 1)
+	setDefault(&s.Server.Addresses, 1)
+	setDefault(&s.Server.Queues, 1)
+	setDefault(&s.Server.Qdisc, "fq_codel") // Debian's DEFAULT_NET_SCH
 	if s.Server.Queues > 1 && s.Server.Qdisc == "fq_codel" {
 		s.Server.Qdisc = "mq | fq_codel"
 	}
-	orElse(&s.Path.IP, 4)
+	setDefault(&s.Path.IP, 4)
 	s.fillInRelay()
-	orElse(&s.Provider.Queue, "fifo")
+	setDefault(&s.Provider.Queue, "fifo")
 	if s.Provider.Buffer == (Buffer{}) {
 		s.Provider.Buffer.Time = units.Duration(200 * time.Millisecond)
 	}
-	orElse(&s.Provider.Burst, units.Size(64<<10))
+	setDefault(&s.Provider.Burst, units.Size(64<<10))
 	if len(s.Client) == 0 {
 		s.Client = []Client{{Name: "client"}}
 	}
 	for i := range s.Client {
 		c := &s.Client[i]
 		if c.Rate != 0 {
-			orElse(&c.Upload, c.Rate)
-			orElse(&c.Buffer, Buffer{Time: units.Duration(200 * time.Millisecond)})
+			setDefault(&c.Upload, c.Rate)
+			setDefault(&c.Buffer, Buffer{Time: units.Duration(200 * time.Millisecond)})
 		}
 	}
 	for i := range s.Flow {
 		f := &s.Flow[i]
-		orElse(&f.Client, s.Client[0].Name)
-		orElse(&f.Count, 1)
-		orElse(&f.Direction, "down")
-		orElse(&f.Dial, "client")
-		orElse(&f.Address, 1)
+		setDefault(&f.Client, s.Client[0].Name)
+		setDefault(&f.Count, 1)
+		setDefault(&f.Direction, "down")
+		setDefault(&f.Dial, "client")
+		setDefault(&f.Address, 1)
 		if f.Every != 0 {
-			orElse(&f.Sizes, fixedSizes)
+			setDefault(&f.Sizes, fixedSizes)
 		}
 	}
 	for i := range s.Probe {
 		p := &s.Probe[i]
-		orElse(&p.Client, s.Client[0].Name)
+		setDefault(&p.Client, s.Client[0].Name)
 		if kind, known := p.kind(); known {
 			kind.fillIn(p)
 		}
 	}
 }
 
-func orElse[T comparable](field *T, value T) {
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
 	}
 }
 
-// zeroed finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no way
-// to write one.
-func zeroed(document map[string]any) *problem {
+// findZero finds a value of nothing where nothing cannot be meant: left out, it would be the default, and so it is no
+// way to write one.
+func findZero(document map[string]any) *problem {
 	never := map[string][]string{
 		"": {"seeds", "duration"}, "server": {"addresses", "queues"}, "relay": {"cards", "ip", "txqueuelen"},
 		"path": {"ip"}, "provider": {"buffer", "burst"},
@@ -132,7 +132,7 @@ func zeroed(document map[string]any) *problem {
 				if section == "weir" { // which a candidate has
 					where = []string{"candidate", entry, section}
 				}
-				return wrong("leave it out for the default", where, "%s = %v", key, v)
+				return errAt("leave it out for the default", where, "%s = %v", key, v)
 			}
 		}
 		return nil
@@ -204,7 +204,7 @@ func (s *Scenario) check() *problem {
 	return nil
 }
 
-func wrong(try string, where []string, format string, args ...any) *problem {
+func errAt(try string, where []string, format string, args ...any) *problem {
 	return &problem{where, fmt.Sprintf(format, args...), try}
 }
 
@@ -213,30 +213,30 @@ func (s *Scenario) checkFrame() *problem {
 	engine, known := EngineNamed(s.Engine)
 	switch {
 	case s.Title == "":
-		return wrong(`begin the file with: title = "…"`, at("title"), "the scenario has no title")
+		return errAt(`begin the file with: title = "…"`, at("title"), "the scenario has no title")
 	case time.Duration(s.Duration) < 10*time.Millisecond || time.Duration(s.Duration+s.Warmup) > maxVirtual:
-		return wrong("", at("duration"), "warm-up %v and duration %v: a run lasts 10ms to 1h", s.Warmup, s.Duration)
+		return errAt("", at("duration"), "warm-up %v and duration %v: a run lasts 10ms to 1h", s.Warmup, s.Duration)
 	case !known:
-		return wrong(engineHint(), at("engine"), "engine %q is not known", s.Engine)
+		return errAt(engineHint(), at("engine"), "engine %q is not known", s.Engine)
 	case engine.Most > 0 && s.Provider.Rate > engine.Most:
-		return wrong(fmt.Sprintf("engine = %q, whose CPU costs nothing", UML), []string{"provider", "rate"},
+		return errAt(fmt.Sprintf("engine = %q, whose CPU costs nothing", UML), []string{"provider", "rate"},
 			"rate %v is above what an emulated CPU carries (%v)", s.Provider.Rate, engine.Most)
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
-		return wrong("", at("seeds"), "seeds = %d is out of range (1 to %d)", s.Seeds, maxSeeds)
+		return errAt("", at("seeds"), "seeds = %d is out of range (1 to %d)", s.Seeds, maxSeeds)
 	case s.Until != "" && s.Until != "fetched":
-		return wrong("", at("until"), `until = %q: the only value is "fetched"`, s.Until)
+		return errAt("", at("until"), `until = %q: the only value is "fetched"`, s.Until)
 	case s.Until == "fetched" && !slices.ContainsFunc(s.Flow, func(f Flow) bool { return f.Bytes > 0 }):
-		return wrong("give a flow bytes", at("until"), `until = "fetched", and no flow has bytes to fetch`)
+		return errAt("give a flow bytes", at("until"), `until = "fetched", and no flow has bytes to fetch`)
 	case s.Until == "fetched" && s.Warmup > 0:
-		return wrong(`warmup = "0s"`, at("until"),
+		return errAt(`warmup = "0s"`, at("until"),
 			`until = "fetched" measures from the start, and there is a warm-up of %v`, s.Warmup)
 	case s.Server.Addresses < 1 || s.Server.Addresses > 100:
-		return wrong("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)",
+		return errAt("", []string{"server", "addresses"}, "addresses = %d is out of range (1 to 100)",
 			s.Server.Addresses)
 	case s.Server.Queues < 1 || s.Server.Queues > 64:
-		return wrong("", []string{"server", "queues"}, "queues = %d is out of range (1 to 64)", s.Server.Queues)
+		return errAt("", []string{"server", "queues"}, "queues = %d is out of range (1 to 64)", s.Server.Queues)
 	case s.Server.GRO && !s.Server.Relay:
-		return wrong("relay = true", []string{"server", "gro"},
+		return errAt("relay = true", []string{"server", "gro"},
 			"gro is about what a relay forwards, and this server forwards nothing")
 	}
 	for _, column := range s.Columns {
@@ -245,11 +245,11 @@ func (s *Scenario) checkFrame() *problem {
 			err = s.measures(m)
 		}
 		if err != nil {
-			return wrong("", at("columns"), "%v", err)
+			return errAt("", at("columns"), "%v", err)
 		}
 	}
 	if _, err := qdisc.ParseStack(s.Server.Qdisc); err != nil {
-		return wrong("", []string{"server", "qdisc"}, "%v", err)
+		return errAt("", []string{"server", "qdisc"}, "%v", err)
 	}
 	return checkSysctls(s.Server.Sysctl, []string{"server", "sysctl"})
 }
@@ -259,45 +259,45 @@ func (s *Scenario) checkPath() *problem {
 	at := func(k string) []string { return []string{"provider", k} }
 	switch {
 	case p.Rate == 0 && p.Queue != "none":
-		return wrong(`rate = "50mbit", or queue = "none"`, at("queue"),
+		return errAt(`rate = "50mbit", or queue = "none"`, at("queue"),
 			"the provider has no rate, and its queue %q needs one", p.Queue)
 	case max(p.Rate, p.Ingress) > maxRate:
-		return wrong("", at("rate"), "rate %v is above what the lab can carry (10gbit)", max(p.Rate, p.Ingress))
+		return errAt("", at("rate"), "rate %v is above what the lab can carry (10gbit)", max(p.Rate, p.Ingress))
 	case p.Rate != 0 && p.Rate < minRate:
-		return wrong("", at("rate"), "rate %v is below the lab's least (100kbit)", p.Rate)
+		return errAt("", at("rate"), "rate %v is below the lab's least (100kbit)", p.Rate)
 	case p.Ingress != 0 && p.Ingress < minRate:
-		return wrong("", at("ingress"), "rate %v is below the lab's least (100kbit)", p.Ingress)
+		return errAt("", at("ingress"), "rate %v is below the lab's least (100kbit)", p.Ingress)
 	case p.Ingress != 0 && p.Rate == 0:
-		return wrong("", at("ingress"), "the provider has a rate towards the server, and none from it")
+		return errAt("", at("ingress"), "the provider has a rate towards the server, and none from it")
 	case s.Path.IP != 4 && s.Path.IP != 6:
-		return wrong("4 or 6", []string{"path", "ip"}, "there is no version %d of IP", s.Path.IP)
+		return errAt("4 or 6", []string{"path", "ip"}, "there is no version %d of IP", s.Path.IP)
 	case time.Duration(s.Path.RTT) > maxRTT:
-		return wrong("", []string{"path", "rtt"}, "rtt %v is absurd (0s to 10s)", s.Path.RTT)
+		return errAt("", []string{"path", "rtt"}, "rtt %v is absurd (0s to 10s)", s.Path.RTT)
 	case s.Path.Jitter > s.Path.RTT:
-		return wrong("", []string{"path", "jitter"}, "jitter %v is more than the RTT, %v", s.Path.Jitter, s.Path.RTT)
+		return errAt("", []string{"path", "jitter"}, "jitter %v is more than the RTT, %v", s.Path.Jitter, s.Path.RTT)
 	case s.Path.Reorder >= 1:
-		return wrong("", []string{"path", "reorder"}, "at reorder %v none is left to be overtaken", s.Path.Reorder)
+		return errAt("", []string{"path", "reorder"}, "at reorder %v none is left to be overtaken", s.Path.Reorder)
 	case s.Path.Reorder > 0 && s.Path.Jitter > 0:
-		return wrong("one of them", []string{"path", "reorder"}, "under jitter packets stay in order")
+		return errAt("one of them", []string{"path", "reorder"}, "under jitter packets stay in order")
 	case s.Path.Reorder > 0 && time.Duration(s.Path.RTT) < ReorderLead:
-		return wrong("", []string{"path", "reorder"}, "packets come %v early, and the RTT is %v", ReorderLead,
+		return errAt("", []string{"path", "reorder"}, "packets come %v early, and the RTT is %v", ReorderLead,
 			s.Path.RTT)
 	case s.Path.Loss >= 1:
-		return wrong("", []string{"path", "loss"}, "at loss %v nothing arrives", s.Path.Loss)
+		return errAt("", []string{"path", "loss"}, "at loss %v nothing arrives", s.Path.Loss)
 	case s.Path.Burst < 0 || s.Path.Burst > 1000:
-		return wrong("", []string{"path", "burst"}, "burst = %v packets is out of range (0 to 1000)", s.Path.Burst)
+		return errAt("", []string{"path", "burst"}, "burst = %v packets is out of range (0 to 1000)", s.Path.Burst)
 	}
 	switch p.Queue {
 	case "fifo", "bucket":
 		if b := p.Buffer.Bytes(p.Rate); b < 3028 || b > 1<<31 {
-			return wrong("", at("buffer"),
+			return errAt("", at("buffer"),
 				"buffer %v is %v at %v: it must hold 2 packets (3028b) at least and 2gb at most", p.Buffer, b, p.Rate)
 		}
 	case "none":
 	case "policer":
 	default:
 		if _, err := qdisc.ParseStack(Rated(p.Queue, p.Rate)); err != nil {
-			return wrong("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
+			return errAt("fifo, policer, bucket, none, or a qdisc as tc writes it", at("queue"), "%v", err)
 		}
 	}
 	if bad := cmp.Or(s.checkPeak(), s.checkNewRates(), s.checkNewRTTs()); bad != nil {
@@ -305,15 +305,15 @@ func (s *Scenario) checkPath() *problem {
 	}
 	switch counted := p.Overhead != 0 || p.ATM; {
 	case p.Overhead < -14 || p.Overhead > 256:
-		return wrong("4 with FCS, 24 with all that is on a wire, -14 for the IP packet alone", at("overhead"),
+		return errAt("4 with FCS, 24 with all that is on a wire, -14 for the IP packet alone", at("overhead"),
 			"overhead = %d bytes is out of range (-14 to 256)", p.Overhead)
 	case counted && (p.Queue == "none" || p.Queue == "policer"):
-		return wrong(`queue = "fifo"`, at("overhead"), "a policer here counts IP packets, and nothing else")
+		return errAt(`queue = "fifo"`, at("overhead"), "a policer here counts IP packets, and nothing else")
 	case p.ATM && p.Queue != "fifo" && p.Queue != "bucket":
-		return wrong(`queue = "fifo", or linklayer atm in tc's words`, at("atm"), "atm is of fifo and bucket")
+		return errAt(`queue = "fifo", or linklayer atm in tc's words`, at("atm"), "atm is of fifo and bucket")
 	}
 	if (p.Queue == "policer" || p.Queue == "bucket") && (p.Burst < wire.Frame || p.Burst > 1<<31) {
-		return wrong("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
+		return errAt("", at("burst"), "burst %v: must pass one packet (1514b) at least and 2gb at most", p.Burst)
 	}
 	return nil
 }
@@ -329,9 +329,9 @@ func (s *Scenario) checkPeak() *problem {
 	switch {
 	case p.Peak == 0:
 	case p.Queue != "bucket":
-		return wrong(`queue = "bucket"`, at, "peak is how fast a bucket's burst passes, and the queue is %q", p.Queue)
+		return errAt(`queue = "bucket"`, at, "peak is how fast a bucket's burst passes, and the queue is %q", p.Queue)
 	case p.Peak <= highest || p.Peak > maxRate:
-		return wrong("", at, "peak %v must be above every rate (%v) and 10gbit at most", p.Peak, highest)
+		return errAt("", at, "peak %v must be above every rate (%v) and 10gbit at most", p.Peak, highest)
 	}
 	return nil
 }
@@ -342,11 +342,11 @@ func (s *Scenario) checkNewRates() *problem {
 		at := []string{"provider", "change"}
 		switch {
 		case s.Provider.Queue == "none" || s.Provider.Queue == "policer":
-			return wrong(`queue = "fifo"`, at, "the provider's queue %q has no rate that can change", s.Provider.Queue)
+			return errAt(`queue = "fifo"`, at, "the provider's queue %q has no rate that can change", s.Provider.Queue)
 		case s.Provider.Overhead != 0 && s.Provider.Queue != "fifo" && s.Provider.Queue != "bucket":
-			return wrong(`queue = "fifo"`, at, "with an overhead the rate of %q cannot change", s.Provider.Queue)
+			return errAt(`queue = "fifo"`, at, "with an overhead the rate of %q cannot change", s.Provider.Queue)
 		case change.Rate < minRate || change.Rate > maxRate:
-			return wrong("", at, "the rate %v at %v is out of range (100kbit to 10gbit)", change.Rate, change.At)
+			return errAt("", at, "the rate %v at %v is out of range (100kbit to 10gbit)", change.Rate, change.At)
 		}
 		if p := s.checkTime("", at, change.At, before); p != nil {
 			return p
@@ -363,10 +363,10 @@ func (s *Scenario) checkNewRTTs() *problem {
 		own := slices.IndexFunc(s.Client, func(c Client) bool { return c.RTT != 0 })
 		switch {
 		case own >= 0:
-			return wrong("path.rtt alone", at, "the path's RTT cannot change while client %q has its own",
+			return errAt("path.rtt alone", at, "the path's RTT cannot change while client %q has its own",
 				s.Client[own].Name)
 		case min(change.RTT, s.Path.RTT) <= s.Path.ForwardDelay() || time.Duration(change.RTT) > maxRTT:
-			return wrong("", at, "the RTT can change from %v to %v (at %v) only where both are above %v, at most 10s",
+			return errAt("", at, "the RTT can change from %v to %v (at %v) only where both are above %v, at most 10s",
 				s.Path.RTT, change.RTT, change.At, s.Path.ForwardDelay())
 		}
 		if p := s.checkTime("", at, change.At, before); p != nil {
@@ -381,12 +381,12 @@ func (s *Scenario) checkNewRTTs() *problem {
 func (s *Scenario) checkTime(whose string, where []string, at, before units.Duration) *problem {
 	switch {
 	case s.Until != "":
-		return wrong("", where, "%swith until the run may end before the change at %v", whose, at)
+		return errAt("", where, "%swith until the run may end before the change at %v", whose, at)
 	case at <= before:
-		return wrong("changes in their order, the first after 0s", where, "%sthe change at %v is not after %v", whose,
+		return errAt("changes in their order, the first after 0s", where, "%sthe change at %v is not after %v", whose,
 			at, before)
 	case at >= s.Warmup+s.Duration:
-		return wrong("", where, "%sthe change at %v is after the run's end", whose, at)
+		return errAt("", where, "%sthe change at %v is after the run's end", whose, at)
 	}
 	return nil
 }
@@ -395,17 +395,17 @@ var nameOf = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 +:,.%()/_-]{0,39}$`)
 
 func (s *Scenario) checkTraffic() *problem {
 	if len(s.Client) > maxClients {
-		return wrong("", []string{"client"}, "%d clients are more than the lab has room for (%d)", len(s.Client),
+		return errAt("", []string{"client"}, "%d clients are more than the lab has room for (%d)", len(s.Client),
 			maxClients)
 	}
 	seen := map[string]bool{}
 	name := func(section, n string) *problem {
 		switch {
 		case !nameOf.MatchString(n):
-			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, []string{section, n},
+			return errAt(`name = "…": letters, digits and simple punctuation, at most 40`, []string{section, n},
 				"a %s has the name %q", section, n)
 		case seen[section+n]:
-			return wrong("", []string{section, n}, "two entries of %s have the name %q", section, n)
+			return errAt("", []string{section, n}, "two entries of %s have the name %q", section, n)
 		}
 		seen[section+n] = true
 		return nil
@@ -415,14 +415,14 @@ func (s *Scenario) checkTraffic() *problem {
 			return p
 		}
 		if strings.Contains(c.Name, ".") {
-			return wrong("", []string{"client", c.Name}, "client name %q: a dot separates the parts of a metric's name",
+			return errAt("", []string{"client", c.Name}, "client name %q: a dot separates the parts of a metric's name",
 				c.Name)
 		}
 		if time.Duration(c.RTT) > maxRTT {
-			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
+			return errAt("", []string{"client", c.Name, "rtt"}, "rtt %v is absurd (0s to 10s)", c.RTT)
 		}
 		if c.RTT != 0 && c.RTT < s.Path.ForwardDelay() {
-			return wrong("", []string{"client", c.Name, "rtt"}, "rtt %v is less than jitter or reorder takes, %v",
+			return errAt("", []string{"client", c.Name, "rtt"}, "rtt %v is less than jitter or reorder takes, %v",
 				c.RTT, s.Path.ForwardDelay())
 		}
 		if p := checkAccess(c); p != nil {
@@ -452,7 +452,7 @@ func (s *Scenario) checkTraffic() *problem {
 		return p
 	}
 	if len(s.Flow) == 0 && len(s.Probe) == 0 && len(s.Program) == 0 {
-		return wrong("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
+		return errAt("add a [[flow]] or a [[probe]]", []string{"flow"}, "the scenario has no traffic")
 	}
 	return nil
 }
@@ -462,17 +462,17 @@ func checkAccess(c Client) *problem {
 	at := func(k string) []string { return []string{"client", c.Name, k} }
 	if c.Rate == 0 {
 		if c.Upload != 0 || c.Buffer != (Buffer{}) {
-			return wrong(`rate = "100mbit"`, at("upload"), "client %q: an access needs a rate", c.Name)
+			return errAt(`rate = "100mbit"`, at("upload"), "client %q: an access needs a rate", c.Name)
 		}
 		return nil
 	}
 	if least, most := min(c.Rate, c.Upload), max(c.Rate, c.Upload); least < minRate || most > maxRate {
-		return wrong("", at("rate"), "client %q: rate %v and upload %v: an access has 100kbit to 10gbit", c.Name,
+		return errAt("", at("rate"), "client %q: rate %v and upload %v: an access has 100kbit to 10gbit", c.Name,
 			c.Rate, c.Upload)
 	}
 	for _, rate := range []units.Rate{c.Rate, c.Upload} {
 		if b := c.Buffer.Bytes(rate); b < 3028 || b > 1<<31 {
-			return wrong("", at("buffer"), "client %q: buffer %v is %v at %v: it must hold 2 packets (3028b) at least "+
+			return errAt("", at("buffer"), "client %q: buffer %v is %v at %v: it must hold 2 packets (3028b) at least "+
 				"and 2gb at most", c.Name, c.Buffer, b, rate)
 		}
 	}
@@ -485,14 +485,14 @@ func (s *Scenario) checkHost(f Flow) *problem {
 	switch {
 	case f.Host == "" || f.Host == "server":
 	case f.Host != Neighbour:
-		return wrong(`"server" or "neighbour"`, at("host"), "flow %q: host %q is not known", f.Name, f.Host)
+		return errAt(`"server" or "neighbour"`, at("host"), "flow %q: host %q is not known", f.Name, f.Host)
 	case s.Server.Relay:
-		return wrong("", at("host"), "flow %q: a relay has no neighbour here", f.Name)
+		return errAt("", at("host"), "flow %q: a relay has no neighbour here", f.Name)
 	case s.Provider.Queue == "none" || s.Provider.Queue == "policer":
-		return wrong(`queue = "fifo"`, at("host"), "flow %q: a neighbour shares the provider's queue, and %q is none",
+		return errAt(`queue = "fifo"`, at("host"), "flow %q: a neighbour shares the provider's queue, and %q is none",
 			f.Name, s.Provider.Queue)
 	case f.Direction != "down" || f.Dial != "client" || f.Address != 1:
-		return wrong("", at("host"), "flow %q: a neighbour is called by a client that downloads from it", f.Name)
+		return errAt("", at("host"), "flow %q: a neighbour is called by a client that downloads from it", f.Name)
 	}
 	return nil
 }
@@ -507,31 +507,31 @@ func (s *Scenario) checkFlows() *problem {
 		at := func(k string) []string { return []string{"flow", f.Name, k} }
 		switch {
 		case !s.hasClient(f.Client):
-			return wrong("clients: "+s.clientNames(), at("client"), "flow %q: no client is called %q", f.Name, f.Client)
+			return errAt("clients: "+s.clientNames(), at("client"), "flow %q: no client is called %q", f.Name, f.Client)
 		case f.Count < 1 || f.Count > maxConnections:
-			return wrong("", at("count"), "flow %q: count = %d is out of range (1 to %d)", f.Name, f.Count,
+			return errAt("", at("count"), "flow %q: count = %d is out of range (1 to %d)", f.Name, f.Count,
 				maxConnections)
 		case f.Direction != "down" && f.Direction != "up":
-			return wrong(`"down" is to the client, "up" from it`, at("direction"), "flow %q: direction %q", f.Name,
+			return errAt(`"down" is to the client, "up" from it`, at("direction"), "flow %q: direction %q", f.Name,
 				f.Direction)
 		case f.Dial != "client" && f.Dial != "server":
-			return wrong(`who connects: "client" or "server"`, at("dial"), "flow %q: dial %q", f.Name, f.Dial)
+			return errAt(`who connects: "client" or "server"`, at("dial"), "flow %q: dial %q", f.Name, f.Dial)
 		case f.Address < 1 || f.Address > s.Server.Addresses:
-			return wrong("", at("address"), "flow %q: address %d, and the server has %d", f.Name, f.Address,
+			return errAt("", at("address"), "flow %q: address %d, and the server has %d", f.Name, f.Address,
 				s.Server.Addresses)
 		case f.CC != "" && !slices.Contains(congestionControls(), f.CC):
-			return wrong("known: "+strings.Join(congestionControls(), " "), at("cc"),
+			return errAt("known: "+strings.Join(congestionControls(), " "), at("cc"),
 				"flow %q: unknown congestion control %q", f.Name, f.CC)
 		case f.Stop != 0 && f.Stop <= f.Start:
-			return wrong("", at("stop"), "flow %q stops at %v, before it starts at %v", f.Name, f.Stop, f.Start)
+			return errAt("", at("stop"), "flow %q stops at %v, before it starts at %v", f.Name, f.Stop, f.Start)
 		case f.Start >= s.Warmup+s.Duration:
-			return wrong("", at("start"), "flow %q starts at %v, after the run's end", f.Name, f.Start)
+			return errAt("", at("start"), "flow %q starts at %v, after the run's end", f.Name, f.Start)
 		case f.MSS != 0 && (f.MSS < 88 || f.MSS > 1460): // the kernel's least is 88 (TCP_MIN_MSS)
-			return wrong("", at("mss"), "flow %q: mss %v is out of range (88b to 1460b)", f.Name, f.MSS)
+			return errAt("", at("mss"), "flow %q: mss %v is out of range (88b to 1460b)", f.Name, f.MSS)
 		case f.Pace != 0 && f.Pace < minRate:
-			return wrong("", at("pace"), "flow %q: pace %v is below the lab's least (100kbit)", f.Name, f.Pace)
+			return errAt("", at("pace"), "flow %q: pace %v is below the lab's least (100kbit)", f.Name, f.Pace)
 		case f.Address > 1 && s.Server.Relay:
-			return wrong("", at("address"), "flow %q: a relay forwards from one origin address", f.Name)
+			return errAt("", at("address"), "flow %q: a relay forwards from one origin address", f.Name)
 		}
 		if p := cmp.Or(s.checkSource(f), s.checkHost(f)); p != nil {
 			return p
@@ -539,7 +539,7 @@ func (s *Scenario) checkFlows() *problem {
 		connections += f.expected(s.Warmup + s.Duration)
 	}
 	if connections > maxConnections {
-		return wrong("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections,
+		return errAt("", []string{"flow"}, "%d connections are more than the lab has room for (%d)", connections,
 			maxConnections)
 	}
 	return nil
@@ -551,7 +551,7 @@ func (s *Scenario) clientNames() string {
 
 func (s *Scenario) checkCandidates() *problem {
 	if len(s.Candidate) == 0 {
-		return wrong(`add a [[candidate]] with a name and a qdisc, sysctls, or weir = {}`, []string{"candidate"},
+		return errAt(`add a [[candidate]] with a name and a qdisc, sysctls, or weir = {}`, []string{"candidate"},
 			"the scenario has no candidate")
 	}
 	seen := map[string]bool{}
@@ -559,14 +559,14 @@ func (s *Scenario) checkCandidates() *problem {
 		at := func(k string) []string { return []string{"candidate", c.Name, k} }
 		switch {
 		case !nameOf.MatchString(c.Name):
-			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, at(""),
+			return errAt(`name = "…": letters, digits and simple punctuation, at most 40`, at(""),
 				"a candidate has the name %q", c.Name)
 		case seen[c.Name]:
-			return wrong("", at(""), "two candidates have the name %q", c.Name)
+			return errAt("", at(""), "two candidates have the name %q", c.Name)
 		}
 		seen[c.Name] = true
 		if c.Tunnel != "" && !s.carries(WireGuard) && !s.carries(Tunnel) {
-			return wrong("", at("tunnel"), "candidate %q: the relay has no tunnel", c.Name)
+			return errAt("", at("tunnel"), "candidate %q: the relay has no tunnel", c.Name)
 		}
 		for _, q := range []struct{ key, text string }{{"qdisc", c.Qdisc}, {"ingress", c.Ingress},
 			{"tunnel", c.Tunnel}} {
@@ -592,12 +592,12 @@ func (s *Scenario) checkCandidates() *problem {
 		}
 		if c.Weir != nil {
 			if c.Weir.Dev != "" {
-				return wrong("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink",
+				return errAt("leave dev out", at("weir"), "candidate %q: weir: the device is the server's uplink",
 					c.Name)
 			}
 			var refused *hint.Error
 			if err := c.Weir.goal(s.Provider).Check(); errors.As(err, &refused) {
-				return wrong(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
+				return errAt(refused.Try, at("weir"), "candidate %q: weir: %s", c.Name, refused.What)
 			}
 		}
 	}
@@ -615,12 +615,12 @@ func (s *Scenario) stack(c candidate, key, text string) (qdisc.Stack, *problem) 
 	}
 	switch {
 	case c.Weir != nil:
-		return nil, wrong("", at, "candidate %q: either weir sets the qdisc, or %s does", c.Name, key)
+		return nil, errAt("", at, "candidate %q: either weir sets the qdisc, or %s does", c.Name, key)
 	case strings.Contains(text, "{") && s.Provider.Rate == 0:
-		return nil, wrong("", at, "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name,
+		return nil, errAt("", at, "candidate %q: %q wants a share of the provider's rate, and it has none", c.Name,
 			text)
 	case err != nil:
-		return nil, wrong("", at, "candidate %q: %v", c.Name, err)
+		return nil, errAt("", at, "candidate %q: %v", c.Name, err)
 	}
 	return stack, nil
 }
@@ -636,9 +636,9 @@ func (s *Scenario) checkChanges(c candidate) *problem {
 		first, _ := qdisc.ParseStack(Rated(c.Qdisc, s.Provider.Rate))
 		switch {
 		case c.Qdisc == "":
-			return wrong("", at, "candidate %q has a change, and no qdisc to be changed", c.Name)
+			return errAt("", at, "candidate %q has a change, and no qdisc to be changed", c.Name)
 		case !slices.EqualFunc(first, next, func(a, b qdisc.Spec) bool { return a.Kind() == b.Kind() }):
-			return wrong("", at, "candidate %q: in place, %q does not change into %q", c.Name, c.Qdisc, change.Qdisc)
+			return errAt("", at, "candidate %q: in place, %q does not change into %q", c.Name, c.Qdisc, change.Qdisc)
 		}
 		if p := s.checkTime(fmt.Sprintf("candidate %q: ", c.Name), at, change.At, before); p != nil {
 			return p
@@ -648,15 +648,15 @@ func (s *Scenario) checkChanges(c candidate) *problem {
 	return nil
 }
 
-// unitless finds a bare number or truth where a quantity has a unit: TOML takes one for the other.
-func unitless(v any, t reflect.Type, where ...string) *problem {
+// findUnitless finds a bare number or truth where a quantity has a unit: TOML takes one for the other.
+func findUnitless(v any, t reflect.Type, where ...string) *problem {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch v := v.(type) {
 	case int64, float64, bool:
 		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-			return wrong(quantities, where, "%s = %v has no unit", where[len(where)-1], v)
+			return errAt(quantities, where, "%s = %v has no unit", where[len(where)-1], v)
 		}
 	case []any:
 		for _, entry := range v {
@@ -667,7 +667,7 @@ func unitless(v any, t reflect.Type, where ...string) *problem {
 			if t.Kind() != reflect.Slice {
 				return nil
 			}
-			if p := unitless(entry, t.Elem(), at...); p != nil {
+			if p := findUnitless(entry, t.Elem(), at...); p != nil {
 				return p
 			}
 		}
@@ -677,13 +677,13 @@ func unitless(v any, t reflect.Type, where ...string) *problem {
 		}
 		for i := range t.NumField() {
 			if t.Field(i).Anonymous {
-				if p := unitless(v, t.Field(i).Type, where...); p != nil {
+				if p := findUnitless(v, t.Field(i).Type, where...); p != nil {
 					return p
 				}
 			}
 			key, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
 			if inner, ok := v[key]; ok && t.Field(i).Type.Kind() != reflect.Map {
-				if p := unitless(inner, t.Field(i).Type, append(slices.Clone(where), key)...); p != nil {
+				if p := findUnitless(inner, t.Field(i).Type, append(slices.Clone(where), key)...); p != nil {
 					return p
 				}
 			}
@@ -697,13 +697,13 @@ var sysctlName = regexp.MustCompile(`^[a-z0-9_]+(\.[a-zA-Z0-9_/-]+)+$`)
 func checkSysctls(m map[string]string, where []string) *problem {
 	for key, value := range m {
 		if !sysctlName.MatchString(key) || strings.Contains(key, "..") {
-			return wrong(`write it like "net.ipv4.tcp_ecn"`, where, "%q is not a sysctl", key)
+			return errAt(`write it like "net.ipv4.tcp_ecn"`, where, "%q is not a sysctl", key)
 		}
 		if value == "" || strings.ContainsAny(value, "\n\x00") {
-			return wrong("", where, "sysctl %s has no value", key)
+			return errAt("", where, "sysctl %s has no value", key)
 		}
 		if key == congestionControl && !slices.Contains(congestionControls(), value) {
-			return wrong("known: "+strings.Join(congestionControls(), " "), where, "unknown congestion control %q",
+			return errAt("known: "+strings.Join(congestionControls(), " "), where, "unknown congestion control %q",
 				value)
 		}
 	}
@@ -727,15 +727,15 @@ func Rated(text string, rate units.Rate) string {
 // maxPercent of a rate is far above what anybody would shape to.
 const maxPercent = 1000
 
-// hidden finds text with characters that a terminal obeys or that are not to be seen: names and titles are shown.
-func hidden(v any, where ...string) *problem {
+// findHidden finds text with characters that a terminal obeys or that are not to be seen: names and titles are shown.
+func findHidden(v any, where ...string) *problem {
 	if len(where) > 8 { // no key of a scenario is as deep
 		return nil
 	}
 	switch v := v.(type) {
 	case string:
 		if text.Plain(v) != v {
-			return wrong("letters, digits and punctuation", where, "%s has a control character: %s",
+			return errAt("letters, digits and punctuation", where, "%s has a control character: %s",
 				where[len(where)-1], text.Plain(v))
 		}
 	case []any:
@@ -744,16 +744,16 @@ func hidden(v any, where ...string) *problem {
 			if table, ok := entry.(map[string]any); ok && table["name"] != nil {
 				at = append(slices.Clone(where), fmt.Sprint(table["name"]))
 			}
-			if p := hidden(entry, at...); p != nil {
+			if p := findHidden(entry, at...); p != nil {
 				return p
 			}
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if p := hidden(key, append(slices.Clone(where), "a key")...); p != nil {
+			if p := findHidden(key, append(slices.Clone(where), "a key")...); p != nil {
 				return p
 			}
-			if p := hidden(v[key], append(slices.Clone(where), key)...); p != nil {
+			if p := findHidden(v[key], append(slices.Clone(where), key)...); p != nil {
 				return p
 			}
 		}
@@ -768,19 +768,19 @@ func (s *Scenario) checkSweep() *problem {
 		at := []string{"sweep", axis.Key}
 		for _, key := range axis.keys() {
 			if swept[key] {
-				return wrong("", at, "%q is swept twice", key)
+				return errAt("", at, "%q is swept twice", key)
 			}
 			swept[key] = true
 		}
 		if len(axis.Values) == 0 {
-			return wrong(`values = [ … ]`, at, "the sweep of %q has no values", axis.Key)
+			return errAt(`values = [ … ]`, at, "the sweep of %q has no values", axis.Key)
 		}
 		if len(axis.Labels) > 0 && len(axis.Labels) != len(axis.Values) {
-			return wrong("", at, "the sweep of %q has %d values and %d labels", axis.Key, len(axis.Values),
+			return errAt("", at, "the sweep of %q has %d values and %d labels", axis.Key, len(axis.Values),
 				len(axis.Labels))
 		}
 		if points *= len(axis.Values); points > maxPoints {
-			return wrong("", at, "the sweep has more than %d points", maxPoints)
+			return errAt("", at, "the sweep has more than %d points", maxPoints)
 		}
 	}
 	return nil

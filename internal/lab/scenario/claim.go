@@ -34,10 +34,10 @@ func (c Claim) check(s *Scenario, axes []Axis) *problem {
 		err = s.measures(m)
 	}
 	if err != nil {
-		return wrong("", nil, "claim: %v", err)
+		return errAt("", nil, "claim: %v", err)
 	}
 	if c.Source == "" || c.Says == "" {
-		return wrong("", nil, "claim on %s: it needs a source and what it says", c.Metric)
+		return errAt("", nil, "claim on %s: it needs a source and what it says", c.Metric)
 	}
 	names := []string{c.Candidate}
 	for _, other := range []string{c.Over, c.Minus} {
@@ -47,22 +47,22 @@ func (c Claim) check(s *Scenario, axes []Axis) *problem {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(s.Candidate, func(k candidate) bool { return k.Name == name }) {
-			return wrong("", nil, "claim: no candidate is called %q", name)
+			return errAt("", nil, "claim: no candidate is called %q", name)
 		}
 	}
 	if c.Over != "" && c.Minus != "" {
-		return wrong("", nil, "claim: over and minus exclude each other")
+		return errAt("", nil, "claim: over and minus exclude each other")
 	}
 	if _, err := parseExpectation(c.Expect, c.Unit()); err != nil {
-		return wrong("", nil, "claim: %v", err)
+		return errAt("", nil, "claim: %v", err)
 	}
 	for key, value := range c.When {
 		i := slices.IndexFunc(axes, func(a Axis) bool { return a.Key == key })
 		if i < 0 {
-			return wrong("", nil, "claim: when %s: the sweep has no such axis", key)
+			return errAt("", nil, "claim: when %s: the sweep has no such axis", key)
 		}
 		if !slices.ContainsFunc(axes[i].Values, func(v any) bool { return quantity(v) == value }) {
-			return wrong("", nil, "claim: when %s = %s: the sweep has no such value", key, value)
+			return errAt("", nil, "claim: when %s = %s: the sweep has no such value", key, value)
 		}
 	}
 	return nil

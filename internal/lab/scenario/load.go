@@ -96,7 +96,7 @@ func readChain(path string) (sources, error) {
 		text, bad := readFile(path)
 		if bad != nil && len(chain) > 0 { // the mistake is in the file that names this one
 			try := cmp.Or(bad.Try, "the path of a scenario, from the folder of this one")
-			return nil, chain[:1].locate(wrong(try, []string{"inherit"}, "inherits %s: %s", path, bad.What))
+			return nil, chain[:1].locate(errAt(try, []string{"inherit"}, "inherits %s: %s", path, bad.What))
 		}
 		if bad != nil {
 			return nil, bad
@@ -153,7 +153,7 @@ func (s *Scenario) overlay(f source) error {
 		return positioned(f.path, err)
 	}
 	// What the decoder would say without a line.
-	if p := cmp.Or(hidden(said), unitless(said, reflect.TypeFor[Scenario]())); p != nil {
+	if p := cmp.Or(findHidden(said), findUnitless(said, reflect.TypeFor[Scenario]())); p != nil {
 		return sources{f}.locate(p)
 	}
 	d := toml.NewDecoder(strings.NewReader(string(f.text)))
@@ -161,7 +161,7 @@ func (s *Scenario) overlay(f source) error {
 	if err := d.Decode(s); err != nil {
 		return positioned(f.path, err)
 	}
-	if p := zeroed(said); p != nil {
+	if p := findZero(said); p != nil {
 		return sources{f}.locate(p)
 	}
 	s.Client = merge(parent.Client, s.Client, func(c Client) string { return c.Name })
@@ -209,7 +209,7 @@ func positioned(path string, err error) error {
 		try := ""
 		if m := mistyped.FindStringSubmatch(what); m != nil {
 			var wanted string
-			wanted, try = meant(m[2])
+			wanted, try = expectedType(m[2])
 			what = fmt.Sprintf("the value is of type %s, and has to be %s", m[1], wanted)
 		}
 		if key := strings.Join(bad.Key(), "."); key != "" && !strings.Contains(what, key) {
@@ -223,8 +223,8 @@ func positioned(path string, err error) error {
 // mistyped is how the TOML library says that a value is of another type than its key, which it names in Go's words.
 var mistyped = regexp.MustCompile(`cannot decode TOML (.+) into .* type (.+)$`)
 
-// meant is what a file has for a Go type, and how that is written.
-func meant(goType string) (what, try string) {
+// expectedType is what a file has for a Go type, and how that is written.
+func expectedType(goType string) (what, try string) {
 	switch {
 	case goType == "int":
 		return "a whole number", "digits alone, without quotes: 4"

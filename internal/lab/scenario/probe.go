@@ -47,9 +47,9 @@ func (p *Probe) Does() ProbeKind {
 }
 
 func (k ProbeKind) fillIn(p *Probe) {
-	orElse(&p.Size, k.size)
-	orElse(&p.Interval, units.Duration(k.interval))
-	orElse(&p.Reply, k.reply)
+	setDefault(&p.Size, k.size)
+	setDefault(&p.Interval, units.Duration(k.interval))
+	setDefault(&p.Reply, k.reply)
 	if k.OneWay && p.Rate != 0 {
 		p.Interval = units.Duration(float64(p.Size) * 8 / float64(p.Rate) * 1e9)
 	}
@@ -65,30 +65,30 @@ func (s *Scenario) checkProbe(p Probe) *problem {
 	datagram := units.Size(s.Path.room() - 8) // without UDP's header
 	switch {
 	case !known:
-		return wrong("one of "+strings.Join(probeNames(), ", "), at("kind"), "probe %q: kind %q", p.Name, p.Kind)
+		return errAt("one of "+strings.Join(probeNames(), ", "), at("kind"), "probe %q: kind %q", p.Name, p.Kind)
 	case !s.hasClient(p.Client):
-		return wrong("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
+		return errAt("clients: "+s.clientNames(), at("client"), "probe %q: no client is called %q", p.Name, p.Client)
 	case p.ECN != "" && p.ECN.Bits() == 0:
-		return wrong("ect0, ect1 or ce", at("ecn"), "probe %q: ecn %q", p.Name, p.ECN)
+		return errAt("ect0, ect1 or ce", at("ecn"), "probe %q: ecn %q", p.Name, p.ECN)
 	case p.ECN != "" && kind.TCP:
-		return wrong("", at("ecn"), "probe %q: the ECN field of kind %s is TCP's", p.Name, p.Kind)
+		return errAt("", at("ecn"), "probe %q: the ECN field of kind %s is TCP's", p.Name, p.Kind)
 	case !kind.OneWay && p.Rate != 0:
-		return wrong("an interval", at("rate"), "probe %q: a rate is for kind stream", p.Name)
+		return errAt("an interval", at("rate"), "probe %q: a rate is for kind stream", p.Name)
 	case !kind.TCP && p.Reply != 0:
-		return wrong("", at("reply"), "probe %q: kind %s has no reply of its own size", p.Name, p.Kind)
+		return errAt("", at("reply"), "probe %q: kind %s has no reply of its own size", p.Name, p.Kind)
 	case kind.OneWay && p.Rate == 0 && p.Interval == 0:
-		return wrong("", at("rate"), "probe %q: a stream needs a rate", p.Name)
+		return errAt("", at("rate"), "probe %q: a stream needs a rate", p.Name)
 	case p.CC != "" && !kind.TCP:
-		return wrong("of ssh and request", at("cc"), "probe %q: a %s has no congestion control", p.Name, p.Kind)
+		return errAt("of ssh and request", at("cc"), "probe %q: a %s has no congestion control", p.Name, p.Kind)
 	case p.CC != "" && !slices.Contains(congestionControls(), p.CC):
-		return wrong("known: "+strings.Join(congestionControls(), " "), at("cc"),
+		return errAt("known: "+strings.Join(congestionControls(), " "), at("cc"),
 			"probe %q: unknown congestion control %q", p.Name, p.CC)
 	case p.Interval < units.Duration(10*time.Microsecond):
-		return wrong("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
+		return errAt("", at("interval"), "probe %q: interval %v is too short (10us at least)", p.Name, p.Interval)
 	case p.Size < 8 || p.Size > 65000 || !kind.TCP && p.Size > datagram:
-		return wrong("", at("size"), "probe %q: size %v is out of range (8b to one packet)", p.Name, p.Size)
+		return errAt("", at("size"), "probe %q: size %v is out of range (8b to one packet)", p.Name, p.Size)
 	case kind.TCP && (p.Reply < 1 || p.Reply > 1<<30):
-		return wrong("", at("reply"), "probe %q: reply %v is out of range (1b to 1gb)", p.Name, p.Reply)
+		return errAt("", at("reply"), "probe %q: reply %v is out of range (1b to 1gb)", p.Name, p.Reply)
 	}
 	return nil
 }

@@ -74,24 +74,24 @@ func (s *Scenario) checkPrograms(programs []Program, taken map[string]bool, wher
 		expression, err := regexp.Compile(p.Find)
 		switch {
 		case !nameOf.MatchString(p.Name):
-			return wrong(`name = "…": letters, digits and simple punctuation, at most 40`, at(""),
+			return errAt(`name = "…": letters, digits and simple punctuation, at most 40`, at(""),
 				"a program has the name %q", p.Name)
 		case taken[p.Name]:
-			return wrong("", at(""), "two programs have the name %q", p.Name)
+			return errAt("", at(""), "two programs have the name %q", p.Name)
 		case p.Client != "" && (len(where) > 0 || !s.hasClient(p.Client)):
-			return wrong("clients: "+s.clientNames()+"; a candidate's programs run at the server", at("client"),
+			return errAt("clients: "+s.clientNames()+"; a candidate's programs run at the server", at("client"),
 				"program %q: no client is called %q", p.Name, p.Client)
 		case len(p.Run) == 0 || p.Run[0] == "" || strings.Contains(p.Run[0], "/") && !path.IsAbs(p.Run[0]):
-			return wrong(`run = ["/usr/bin/iperf3", "-s"]`, at("run"), "program %q: run needs a path, or \"weir\"",
+			return errAt(`run = ["/usr/bin/iperf3", "-s"]`, at("run"), "program %q: run needs a path, or \"weir\"",
 				p.Name)
 		case slices.ContainsFunc(p.Files, func(f string) bool { return !path.IsAbs(f) }):
-			return wrong(`files = ["/etc/services"]`, at("files"), "program %q: files are absolute paths", p.Name)
+			return errAt(`files = ["/etc/services"]`, at("files"), "program %q: files are absolute paths", p.Name)
 		case p.Start >= s.Warmup+s.Duration:
-			return wrong("", at("start"), "program %q starts at %v, after the run's end", p.Name, p.Start)
+			return errAt("", at("start"), "program %q starts at %v, after the run's end", p.Name, p.Start)
 		case err != nil:
-			return wrong("", at("find"), "program %q: find: %v", p.Name, err)
+			return errAt("", at("find"), "program %q: find: %v", p.Name, err)
 		case p.Find != "" && expression.NumSubexp() != 1:
-			return wrong("'([0-9.]+) Mbits'", at("find"), "program %q: find has %d groups, and one is the number",
+			return errAt("'([0-9.]+) Mbits'", at("find"), "program %q: find has %d groups, and one is the number",
 				p.Name, expression.NumSubexp())
 		}
 		taken[p.Name] = true

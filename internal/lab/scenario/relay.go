@@ -98,16 +98,16 @@ const usualTxQLen = 500
 func (s *Scenario) fillInRelay() {
 	r := &s.Relay
 	if s.Server.Relay && r.Kind == "" {
-		orElse(&r.Kind, route)
-		orElse(&r.Cards, 2)
+		setDefault(&r.Kind, route)
+		setDefault(&r.Cards, 2)
 	}
 	if r.Kind == "" {
 		return
 	}
 	s.Server.Relay = true
-	orElse(&r.Cards, 1)
-	orElse(&r.IP, s.Path.IP)
-	orElse(&r.TxQLen, usualTxQLen)
+	setDefault(&r.Cards, 1)
+	setDefault(&r.IP, s.Path.IP)
+	setDefault(&r.TxQLen, usualTxQLen)
 }
 
 func (s *Scenario) checkRelay() *problem {
@@ -116,12 +116,12 @@ func (s *Scenario) checkRelay() *problem {
 	if !s.Server.Relay {
 		switch {
 		case r.RTT != 0 || r.Cards != 0 || r.IP != 0 || r.TxQLen != 0 || r.SndBuf != 0 || len(r.Sysctl) > 0:
-			return wrong(`kind = "nat", or another of `+strings.Join(kinds(), ", "), []string{"relay"},
+			return errAt(`kind = "nat", or another of `+strings.Join(kinds(), ", "), []string{"relay"},
 				"the relay has no kind")
 		}
 		for _, c := range s.Client {
 			if c.Via != "" {
-				return wrong("[relay] with a kind", []string{"client", c.Name, "via"}, "client %q: via %q, and "+
+				return errAt("[relay] with a kind", []string{"client", c.Name, "via"}, "client %q: via %q, and "+
 					"there is no relay", c.Name, c.Via)
 			}
 		}
@@ -129,22 +129,22 @@ func (s *Scenario) checkRelay() *problem {
 	}
 	switch {
 	case !slices.Contains(kinds(), r.Kind):
-		return wrong("one of "+strings.Join(kinds(), ", "), at("kind"), "relay: kind %q is not known", r.Kind)
+		return errAt("one of "+strings.Join(kinds(), ", "), at("kind"), "relay: kind %q is not known", r.Kind)
 	case r.Cards != 1 && r.Cards != 2:
-		return wrong("1: one for all; 2: another for the origin", at("cards"), "relay: cards = %d", r.Cards)
+		return errAt("1: one for all; 2: another for the origin", at("cards"), "relay: cards = %d", r.Cards)
 	case r.Cards == 2 && s.carries(Proxy):
-		return wrong("cards = 1", at("cards"), "relay: the lab's proxy is on one card")
+		return errAt("cards = 1", at("cards"), "relay: the lab's proxy is on one card")
 	case time.Duration(r.RTT) > maxRTT:
-		return wrong("", at("rtt"), "rtt %v is absurd (0s to 10s)", r.RTT)
+		return errAt("", at("rtt"), "rtt %v is absurd (0s to 10s)", r.RTT)
 	case r.Cards == 2 && r.RTT != 0:
-		return wrong("cards = 1", at("rtt"), "relay: an origin behind a card of its own is next to the relay, and "+
+		return errAt("cards = 1", at("rtt"), "relay: an origin behind a card of its own is next to the relay, and "+
 			"has no RTT")
 	case r.IP != 4 && r.IP != 6:
-		return wrong("4 or 6", at("ip"), "there is no version %d of IP", r.IP)
+		return errAt("4 or 6", at("ip"), "there is no version %d of IP", r.IP)
 	case r.TxQLen < 1 || r.TxQLen > 100_000:
-		return wrong("", at("txqueuelen"), "txqueuelen = %d is out of range (1 to 100000)", r.TxQLen)
+		return errAt("", at("txqueuelen"), "txqueuelen = %d is out of range (1 to 100000)", r.TxQLen)
 	case s.Server.GRO && r.Cards == 1:
-		return wrong("cards = 2", []string{"server", "gro"}, "gro is about what comes by a card of its own")
+		return errAt("cards = 2", []string{"server", "gro"}, "gro is about what comes by a card of its own")
 	}
 	for _, c := range s.Client {
 		via := s.Via(c.Name)
@@ -154,13 +154,13 @@ func (s *Scenario) checkRelay() *problem {
 		}
 		switch {
 		case !slices.Contains(kinds(), via):
-			return wrong("one of "+strings.Join(kinds(), ", "), where, "client %q: via %q is not known", c.Name, via)
+			return errAt("one of "+strings.Join(kinds(), ", "), where, "client %q: via %q is not known", c.Name, via)
 		case r.Cards == 1 && via == route:
-			return wrong(`"nat"`, where, "client %q: over one card the provider would route past the relay", c.Name)
+			return errAt(`"nat"`, where, "client %q: over one card the provider would route past the relay", c.Name)
 		case r.Cards == 2 && Tunnelled(via):
-			return wrong("cards = 1", where, "client %q: the lab's tunnels are on one card", c.Name)
+			return errAt("cards = 1", where, "client %q: the lab's tunnels are on one card", c.Name)
 		case r.IP != s.Path.IP && !Tunnelled(via):
-			return wrong("leave it out", at("ip"), "relay: another version of IP inside is for tunnels, and "+
+			return errAt("leave it out", at("ip"), "relay: another version of IP inside is for tunnels, and "+
 				"client %q comes by %s", c.Name, via)
 		}
 	}
@@ -177,16 +177,16 @@ func (s *Scenario) checkLegs() *problem {
 		via := s.Via(client)
 		switch {
 		case !slices.Contains(legs(), leg):
-			return wrong(`"client" or "origin": between it and the relay alone`, at("leg"), "%s %q: leg %q is not "+
+			return errAt(`"client" or "origin": between it and the relay alone`, at("leg"), "%s %q: leg %q is not "+
 				"known", section, name, leg)
 		case leg != Through && !s.OneCard():
-			return wrong("[relay] with a kind and one card", at("leg"), "%s %q: leg %q is of a relay with one card",
+			return errAt("[relay] with a kind and one card", at("leg"), "%s %q: leg %q is of a relay with one card",
 				section, name, leg)
 		case leg == Through && s.OneCard() && !clientDials:
-			return wrong(`dial = "client"`, at("dial"), "%s %q: through %s nobody can call a client", section, name,
+			return errAt(`dial = "client"`, at("dial"), "%s %q: through %s nobody can call a client", section, name,
 				via)
 		case leg == Through && via == Proxy && udp:
-			return wrong(`kind = "ssh", or leg = "client"`, at("kind"), "%s %q: a proxy carries TCP alone", section,
+			return errAt(`kind = "ssh", or leg = "client"`, at("kind"), "%s %q: a proxy carries TCP alone", section,
 				name)
 		}
 		return nil

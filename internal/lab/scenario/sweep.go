@@ -36,7 +36,7 @@ func (s *Scenario) points() ([]Point, *problem) {
 		for _, p := range points {
 			for i, value := range axis.Values {
 				q := Point{Scenario: p.Scenario.clone(), Values: append(slices.Clone(p.Values), quantity(value))}
-				label := axis.short() + " " + quantity(value)
+				label := axis.shortKey() + " " + quantity(value)
 				if len(axis.Labels) > 0 {
 					label = axis.Labels[i]
 				}
@@ -91,8 +91,8 @@ func (a Axis) keys() []string {
 	return keys
 }
 
-// short is the last part of each key: count.
-func (a Axis) short() string {
+// shortKey is the last part of each key: count.
+func (a Axis) shortKey() string {
 	var last []string
 	for _, key := range a.keys() {
 		last = append(last, key[strings.LastIndex(key, ".")+1:])
@@ -107,7 +107,7 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 		values, _ = value.([]any)
 	}
 	if len(values) != len(keys) {
-		return wrong("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys",
+		return errAt("values = [[1, 4], [4, 1]]", nil, "sweep of %s: %s is not a value for each of the %d keys",
 			axis.Key, quantity(value), len(keys))
 	}
 	for i, key := range keys {
@@ -123,7 +123,7 @@ func (s *Scenario) step(axis Axis, value any) *problem {
 func (s *Scenario) set(key string, value any) *problem {
 	parts := strings.Split(key, ".")
 	if slices.Contains([]string{"inherit", "sweep", "claim"}, parts[0]) { // the decoder would take it, without effect
-		return wrong("provider.rate, path.rtt, flow.NAME.count, …", nil, "sweep: %q is of the file, and of no run", key)
+		return errAt("provider.rate, path.rtt, flow.NAME.count, …", nil, "sweep: %q is of the file, and of no run", key)
 	}
 	var target any = s
 	named := len(parts) >= 3
@@ -143,7 +143,7 @@ func (s *Scenario) set(key string, value any) *problem {
 			target = nil
 		}
 		if target == nil {
-			return wrong("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario",
+			return errAt("flow.NAME.count, provider.rate, path.rtt, …", nil, "sweep: %q names nothing in this scenario",
 				key)
 		}
 		parts = parts[2:]
@@ -158,20 +158,20 @@ func (s *Scenario) set(key string, value any) *problem {
 	inner[parts[len(parts)-1]] = value
 	text, err := toml.Marshal(document)
 	if err != nil {
-		return wrong("", nil, "sweep: %q: %v", key, err)
+		return errAt("", nil, "sweep: %q: %v", key, err)
 	}
 	d := toml.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(target); err != nil {
 		bad := positioned("", err).(*FileError)
-		return wrong(bad.Try, nil, "sweep of %s = %s: %s", key, quantity(value), bad.What)
+		return errAt(bad.Try, nil, "sweep of %s = %s: %s", key, quantity(value), bad.What)
 	}
-	bare := unitless(document, reflect.TypeOf(target).Elem())
+	bare := findUnitless(document, reflect.TypeOf(target).Elem())
 	if named {
 		document = map[string]any{whose(key): document}
 	}
-	if p := cmp.Or(zeroed(document), bare); p != nil {
-		return wrong(p.try, nil, "sweep of %s: %s", key, p.what)
+	if p := cmp.Or(findZero(document), bare); p != nil {
+		return errAt(p.try, nil, "sweep of %s: %s", key, p.what)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func Judge(c scenario.Claim, axes []scenario.Axis, points []Point) Verdict {
 	var holding, all [][]string
 	for i := range points {
 		p := &points[i]
-		if !about(c, axes, p) {
+		if !concerns(c, axes, p) {
 			continue
 		}
 		got, ok := value(c, m, p)
@@ -116,7 +116,7 @@ func where(holding, all [][]string) string {
 		var parts []string
 		whole := true // nothing depends on the other axes
 		for _, value := range values(all, axis) {
-			mine, possible := with(holding, axis, value), with(all, axis, value)
+			mine, possible := withValue(holding, axis, value), withValue(all, axis, value)
 			if len(mine) == 0 {
 				continue
 			}
@@ -137,8 +137,8 @@ func where(holding, all [][]string) string {
 		}
 		var parts []string
 		for _, value := range cases {
-			mine := with(holding, axis, value)
-			inner := where(mine, with(all, axis, value))
+			mine := withValue(holding, axis, value)
+			inner := where(mine, withValue(all, axis, value))
 			switch {
 			case len(mine) == 0:
 			case inner == "":
@@ -162,7 +162,7 @@ func values(points [][]string, axis int) []string {
 	return list
 }
 
-func with(points [][]string, axis int, value string) [][]string {
+func withValue(points [][]string, axis int, value string) [][]string {
 	var list [][]string
 	for _, p := range points {
 		if p[axis] == value {
@@ -172,7 +172,7 @@ func with(points [][]string, axis int, value string) [][]string {
 	return list
 }
 
-func about(c scenario.Claim, axes []scenario.Axis, p *Point) bool {
+func concerns(c scenario.Claim, axes []scenario.Axis, p *Point) bool {
 	for i, axis := range axes {
 		if want, ok := c.When[axis.Key]; ok && p.Values[i] != want {
 			return false

@@ -26,10 +26,10 @@ func Describe(p *Point) {
 }
 
 // A queue that on average holds less than this many packets of 1514 bytes is not where packets wait.
-const standing = 2
+const minQueuePackets = 2
 
 // packet is that, in KiB.
-const packet = float64(standing) * wire.Frame / 1024
+const packet = float64(minQueuePackets) * wire.Frame / 1024
 
 func words(p *Point, c *Cell) string {
 	m := middle(c.Runs)
@@ -47,7 +47,7 @@ func words(p *Point, c *Cell) string {
 	}
 	switch {
 	case c.Runs[0].Inward != nil || c.Runs[0].Ingress != nil:
-		s = append(s, bothWays(provider, rate, inward, c.Runs, kind))
+		s = append(s, bothWaysText(provider, rate, inward, c.Runs, kind))
 	case p.Scenario.OnlyInward():
 		s = append(s, m.where(provider, inward, kind, c.Runs[0].Uplink.Backlog.N))
 	default:
@@ -56,14 +56,14 @@ func words(p *Point, c *Cell) string {
 	if m.drops > 0 {
 		s = append(s, "The provider dropped "+text.Counted(int(math.Round(m.drops)), "packet")+".")
 	}
-	if text := lost(kind, m.ownDrops, m.marks); text != "" {
+	if text := lossText(kind, m.ownDrops, m.marks); text != "" {
 		s = append(s, text)
 	}
 	if in := c.Runs[0].Ingress; in != nil {
 		read := func(count func(*measure.Queue) uint64) float64 {
 			return median(c.Runs, func(r *measure.Run) float64 { return float64(count(r.Ingress)) })
 		}
-		text := lost(kindOf(in)+" on the way in", read((*measure.Queue).Dropped),
+		text := lossText(kindOf(in)+" on the way in", read((*measure.Queue).Dropped),
 			read(func(q *measure.Queue) uint64 { return q.Marks }))
 		if text != "" {
 			s = append(s, text)
@@ -91,7 +91,7 @@ func words(p *Point, c *Cell) string {
 	limited := median(c.Runs, func(r *measure.Run) float64 {
 		return labLimited(r, func(f measure.Flow) bool { return p.Scenario.EndsAt(f.Flow) })
 	})
-	if limited > tolerated {
+	if limited > toleratedShare {
 		s = append(s, fmt.Sprintf("Beware: a receiver in the lab held a flow back for %.0f %% of the time.",
 			100*limited))
 	}
@@ -110,8 +110,8 @@ func kindOf(q *measure.Queue) string {
 	return kind
 }
 
-// lost says what a queue dropped and marked, or nothing.
-func lost(kind string, drops, marks float64) string {
+// lossText says what a queue dropped and marked, or nothing.
+func lossText(kind string, drops, marks float64) string {
 	switch {
 	case drops > 0 && marks > 0:
 		return fmt.Sprintf("%s dropped %.0f and marked %.0f.", kind, drops, marks)
@@ -169,9 +169,9 @@ type place struct {
 	rate units.Rate // at which it drains; 0: not known
 }
 
-// bothWays says where the queues stand on such a link, the longest first. What leaves drains at rate, what arrives at
-// inward; 0: at several.
-func bothWays(provider scenario.Provider, rate, inward units.Rate, runs []measure.Run, kind string) string {
+// bothWaysText says where the queues stand on such a link, the longest first. What leaves drains at rate, what arrives
+// at inward; 0: at several.
+func bothWaysText(provider scenario.Provider, rate, inward units.Rate, runs []measure.Run, kind string) string {
 	mean := func(queue func(*measure.Run) *measure.Queue) float64 {
 		return median(runs, func(r *measure.Run) float64 { return queue(r).Mean() })
 	}
@@ -239,8 +239,8 @@ func (p *Point) changes(candidate string) []scenario.Change {
 	return nil
 }
 
-// tolerated is the share of a flow's time that the lab's receivers may cost it.
-const tolerated = 0.05
+// toleratedShare is the share of a flow's time that the lab's receivers may cost it.
+const toleratedShare = 0.05
 
 // labLimited is the share of its time for which the worst flow waited for its receiver's window: a receiver here
 // reads at once, so that a full window is the lab's doing. Flows that end are not looked at: they never fill it for

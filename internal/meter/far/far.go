@@ -233,7 +233,7 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 	s := &meter.Session{Options: o, Transport: t, Prober: keys, Recording: rec, To: to.addr}
 	err = s.Run(ctx)
 	for _, s := range rec.Spans {
-		rec.Notes = append(rec.Notes, limitsOf(s.Name, t.carried(s), idleOf(rec.Samples, rec.Spans),
+		rec.Notes = append(rec.Notes, limitsOf(s.Name, t.loadsCarried(s), idleOf(rec.Samples, rec.Spans),
 			runtime.NumCPU())...)
 	}
 	rec.Notes = append(rec.Notes, "Bulk data went through ssh. Its cipher, its windows and both CPUs limit it too, so "+
@@ -245,9 +245,9 @@ func Measure(ctx context.Context, h Host, o meter.Options) (*meter.Recording, er
 type transport struct {
 	Host
 	conns  int
-	room   chan struct{}     // for those that log in
-	kernel *kernel           // what the far kernel says; nil where it does not
-	used   map[string][]used // by phase, of its flows in their order
+	room   chan struct{}       // for those that log in
+	kernel *kernel             // what the far kernel says; nil where it does not
+	used   map[string][]cpuUse // by phase, of its flows in their order
 
 	mu    sync.Mutex
 	loads map[*meter.Bulk]*load // of the phase
@@ -260,11 +260,11 @@ type load struct {
 	cpu time.Duration // that its process had before the load
 }
 
-// used is the CPU time of an ssh in a load; no cpu: not known.
-type used struct{ cpu, wall time.Duration }
+// cpuUse is the CPU time of an ssh in a load; no cpu: not known.
+type cpuUse struct{ cpu, wall time.Duration }
 
 func newTransport(h Host, conns int) *transport {
-	return &transport{Host: h, conns: conns, room: make(chan struct{}, maxAtOnce), used: map[string][]used{},
+	return &transport{Host: h, conns: conns, room: make(chan struct{}, maxAtOnce), used: map[string][]cpuUse{},
 		loads: map[*meter.Bulk]*load{}}
 }
 
@@ -280,10 +280,10 @@ func (t *transport) Open(ctx context.Context, phase string) ([]*meter.Bulk, erro
 	return flows, err
 }
 
-// ended says why an ssh has ended. It is asked when that has had the time to say so.
-type ended struct{ *session }
+// exitError says why an ssh has ended. It is asked when that has had the time to say so.
+type exitError struct{ *session }
 
-func (e ended) Error() string { return cmp.Or(e.stderr.line(), "the connection ended") }
+func (e exitError) Error() string { return cmp.Or(e.stderr.line(), "the connection ended") }
 
 const block = 64 << 10
 
@@ -309,7 +309,7 @@ func (t *transport) start(ctx context.Context, direction string) (*meter.Bulk, e
 	go b.Carry(func(block []byte) (int, error) {
 		n, err := move(block)
 		if err != nil {
-			err = ended{s}
+			err = exitError{s}
 		}
 		return n, err
 	}, make([]byte, block))
@@ -320,7 +320,7 @@ func (t *transport) start(ctx context.Context, direction string) (*meter.Bulk, e
 // arrived.
 func (t *transport) Close(_ context.Context, phase string, flows []*meter.Bulk) (local, far []meter.Flow, _ string) {
 	for _, b := range flows {
-		l, u, here := t.loads[b], used{}, b.Stop()
+		l, u, here := t.loads[b], cpuUse{}, b.Stop()
 		if now := cpuOf(l.cmd.Process.Pid); now > 0 {
 			u.cpu = now - l.cpu
 		}
@@ -338,8 +338,8 @@ func (t *transport) Close(_ context.Context, phase string, flows []*meter.Bulk) 
 	return local, far, ""
 }
 
-// carried is what each ssh has carried in a phase.
-func (t *transport) carried(s meter.Span) (all []carried) {
+// loadsCarried is what each ssh has carried in a phase.
+func (t *transport) loadsCarried(s meter.Span) (all []carriedLoad) {
 	for i, u := range t.used[s.Name] {
 		f := s.Local[i]
 		if f.Direction == meter.Upload {

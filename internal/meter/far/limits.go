@@ -11,8 +11,8 @@ import (
 	"weir/internal/text"
 )
 
-// carried is what one ssh has carried in a load, and the CPU time that its process here took for that.
-type carried struct {
+// carriedLoad is what one ssh has carried in a load, and the CPU time that its process here took for that.
+type carriedLoad struct {
 	direction string
 	bytes     int64 // after the ramp, in took
 	took      time.Duration
@@ -28,7 +28,7 @@ const window = 64 * 32 << 10
 // The window limits where its bound at the idle round trip is mostly reached: on a link of 400 Mbit/s and 300 ms one
 // connection got 0.8 of it, between computers that were busy. At a longer round trip under load, which would make the
 // bound lower, a queue stands. Then the link is full, and the window bounds no more than that queue.
-func limitsOf(phase string, all []carried, idle time.Duration, cores int) (notes []string) {
+func limitsOf(phase string, all []carriedLoad, idle time.Duration, cores int) (notes []string) {
 	const nearly, mostly = 0.9, 0.75
 	busy, used, wall := 0, time.Duration(0), time.Duration(0)
 	for _, c := range all {
@@ -67,13 +67,13 @@ func limitsOf(phase string, all []carried, idle time.Duration, cores int) (notes
 }
 
 // carriedBy sums up a flow. The ramp does not count, if enough is left.
-func carriedBy(f meter.Flow, cpu, wall time.Duration) carried {
+func carriedBy(f meter.Flow, cpu, wall time.Duration) carriedLoad {
 	const ramp = int(2 * time.Second / meter.Step)
 	bins := f.Bins
 	if len(bins) >= 2*ramp {
 		bins = bins[ramp:]
 	}
-	c := carried{direction: f.Direction, took: time.Duration(len(bins)) * meter.Step, cpu: cpu, wall: wall}
+	c := carriedLoad{direction: f.Direction, took: time.Duration(len(bins)) * meter.Step, cpu: cpu, wall: wall}
 	for _, n := range bins {
 		c.bytes += n
 	}

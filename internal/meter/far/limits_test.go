@@ -14,10 +14,10 @@ import (
 func TestLimitsOf(t *testing.T) {
 	const took = 8 * time.Second
 	// flows are n connections that carry so many Mbit/s each, with a share of a core.
-	flows := func(direction string, n int, mbit, core float64) (all []carried) {
+	flows := func(direction string, n int, mbit, core float64) (all []carriedLoad) {
 		for range n {
-			all = append(all, carried{direction: direction, bytes: int64(mbit * 1e6 / 8 * took.Seconds()), took: took,
-				cpu: time.Duration(core * float64(took)), wall: took})
+			all = append(all, carriedLoad{direction: direction, bytes: int64(mbit * 1e6 / 8 * took.Seconds()),
+				took: took, cpu: time.Duration(core * float64(took)), wall: took})
 		}
 		return all
 	}
@@ -25,7 +25,7 @@ func TestLimitsOf(t *testing.T) {
 	const core, cores, reached = "a whole core", "all 2 cores", "2 MiB under way"
 	for _, c := range []struct {
 		name  string
-		flows []carried
+		flows []carriedLoad
 		idle  time.Duration
 		cores int
 		want  []string

@@ -128,10 +128,10 @@ func (r *Responder) open(now time.Time, from netip.AddrPort, flags byte, b []byt
 		p.Version = Protocol
 		answer[flagsAt] |= flagClose
 	case flags&flagClose != 0: // only asking whether somebody is here
-	case !r.room(now, from):
+	case !r.hasRoom(now, from):
 		answer[flagsAt] |= flagClose
 	default:
-		r.heard(from)
+		r.noteHeard(from)
 		token = r.Token()
 		r.conns[token] = &conn{from: from, params: p, layout: NewLayout(p, len(r.Key) > 0), opened: now, heard: now,
 			budget: burst}
@@ -153,14 +153,14 @@ func (r *Responder) mayOpen(now time.Time, from netip.Addr) bool {
 	return true
 }
 
-func (r *Responder) heard(from netip.AddrPort) {
+func (r *Responder) noteHeard(from netip.AddrPort) {
 	if r.Heard != nil {
 		r.Heard(from.Addr())
 	}
 }
 
-// room forgets who has been silent, and reports whether there is place for one more.
-func (r *Responder) room(now time.Time, from netip.AddrPort) bool {
+// hasRoom forgets who has been silent, and reports whether there is place for one more.
+func (r *Responder) hasRoom(now time.Time, from netip.AddrPort) bool {
 	same, client := 0, r.Client(from.Addr())
 	for token, c := range r.conns {
 		switch {
@@ -196,7 +196,7 @@ func (r *Responder) echo(now time.Time, c *conn, tos byte, b []byte) Answer {
 		return Answer{}
 	}
 	c.budget -= r.MinInterval
-	r.heard(c.from)
+	r.noteHeard(c.from)
 
 	b[flagsAt] |= flagReply
 	le := binary.LittleEndian

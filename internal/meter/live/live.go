@@ -141,7 +141,7 @@ func (w *Watch) Result() Result {
 	slices.SortFunc(r.Networks, func(a, b Network) int {
 		return cmp.Or(cmp.Compare(b.Out+b.In, a.Out+a.In), cmp.Compare(a.Network, b.Network))
 	})
-	r.Says = r.says()
+	r.Says = r.sentence()
 	return r
 }
 
@@ -214,7 +214,7 @@ func (n *Network) close(seconds float64) {
 // wireless hop's jitter explains.
 func (n Network) Waits() bool { return n.RTT.N > 0 && n.Added.P50 >= max(n.Floor/2, 10) }
 
-func (r Result) says() string {
+func (r Result) sentence() string {
 	if r.All.Connections == 0 {
 		return "No TCP connection left this host in that time."
 	}

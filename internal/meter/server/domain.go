@@ -99,7 +99,7 @@ func (s *Server) tls() *tls.Config {
 }
 
 // withHTTP2 offers HTTP/2 only as often as there is memory for it.
-func withHTTP2(c *tls.Config, l *limited) *tls.Config {
+func withHTTP2(c *tls.Config, l *limitListener) *tls.Config {
 	older := c.Clone()
 	older.NextProtos = []string{"http/1.1"}
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -29,24 +29,24 @@ type gate struct {
 	shown   map[string]time.Time // when a client has shown the token
 }
 
-// shownTime is for how long a client is known that has shown the token.
-const shownTime = 10 * time.Minute
+// tokenMemory is for how long a client is known that has shown the token.
+const tokenMemory = 10 * time.Minute
 
 // show notes that a client has the token.
 func (g *gate) show(client string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
-	maps.DeleteFunc(g.shown, func(_ string, at time.Time) bool { return now.Sub(at) > shownTime })
+	maps.DeleteFunc(g.shown, func(_ string, at time.Time) bool { return now.Sub(at) > tokenMemory })
 	g.shown[client] = now
 }
 
-// known reports whether a client has shown the token of late.
-func (g *gate) known(client string) bool {
+// hasShownToken reports whether a client has shown the token of late.
+func (g *gate) hasShownToken(client string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	since, shown := g.shown[client]
-	return shown && g.now().Sub(since) <= shownTime
+	return shown && g.now().Sub(since) <= tokenMemory
 }
 
 // linger is how long a client keeps its place between two transfers.
@@ -62,8 +62,8 @@ type tester struct {
 	idle        bool // there has been no transfer yet
 }
 
-// heard notes a probe of a client's. In an idle phase it keeps the place by these, for as long as a test may take.
-func (g *gate) heard(client string) {
+// noteProbe notes a probe of a client's. In an idle phase it keeps the place by these, for as long as a test may take.
+func (g *gate) noteProbe(client string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t, now := g.clients[client], g.now(); t != nil && t.idle && now.Sub(t.began) < g.limits.Duration {
@@ -76,8 +76,8 @@ func newGate(l Limits, now func() time.Time, event func(string)) *gate {
 		shown: map[string]time.Time{}}
 }
 
-// inside reports whether a client has a place.
-func (g *gate) inside(client string) bool {
+// hasPlace reports whether a client has a place.
+func (g *gate) hasPlace(client string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.clients[client] != nil
@@ -240,24 +240,24 @@ func (p *pacer) take(now, end time.Time, n int) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// limited is a listener that has so many connections open at once. One that comes beyond takes the place of another. A
-// client that tests, or has shown the token, may have as many as a host may; its own are left alone.
-type limited struct {
+// limitListener is a listener that has so many connections open at once. One that comes beyond takes the place of
+// another. A client that tests, or has shown the token, may have as many as a host may; its own are left alone.
+type limitListener struct {
 	net.Listener
 	gate *gate
 	mu   sync.Mutex
-	open []*counted // the oldest first
+	open []*countedConn // the oldest first
 }
 
-func newLimited(l net.Listener, g *gate) *limited { return &limited{Listener: l, gate: g} }
+func newLimited(l net.Listener, g *gate) *limitListener { return &limitListener{Listener: l, gate: g} }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		held := &counted{Conn: c, of: l, who: client(c.RemoteAddr().String()), since: l.gate.now()}
+		held := &countedConn{Conn: c, of: l, who: client(c.RemoteAddr().String()), since: l.gate.now()}
 		if l.admit(held) {
 			return held, nil
 		}
@@ -276,14 +276,14 @@ const (
 // its unit's MemoryMax.
 const MemoryLimit = 128 << 20
 
-// aged is how old a connection is of which no test has come, though one request follows the other.
-const aged = 30 * time.Second
+// maxIdleAge is how old a connection is of which no test has come, though one request follows the other.
+const maxIdleAge = 30 * time.Second
 
 // admit reports whether there is room for one more, or for one instead of another.
-func (l *limited) admit(c *counted) bool {
+func (l *limitListener) admit(c *countedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, own := l.known(c), 0
+	known, own := l.knownClients(c), 0
 	for _, o := range l.open {
 		if o.who == c.who {
 			own++
@@ -305,18 +305,18 @@ func (l *limited) admit(c *counted) bool {
 	return true
 }
 
-// known are the clients that test, or have shown the token, of those that are here and of one that comes.
-func (l *limited) known(c *counted) map[string]bool {
+// knownClients are the clients that test, or have shown the token, of those that are here and of one that comes.
+func (l *limitListener) knownClients(c *countedConn) map[string]bool {
 	known := map[string]bool{}
 	for _, o := range append(slices.Clone(l.open), c) {
-		known[o.who] = known[o.who] || o.shown || l.gate.inside(o.who)
+		known[o.who] = known[o.who] || o.shown || l.gate.hasPlace(o.who)
 	}
 	return known
 }
 
 // makeRoom closes one of some connections for a newcomer, and reports whether it has: one of who holds more of them, or
 // any of a client that is not known, for one that is.
-func (l *limited) makeRoom(c *counted, among []*counted, known map[string]bool) bool {
+func (l *limitListener) makeRoom(c *countedConn, among []*countedConn, known map[string]bool) bool {
 	held := map[string]int{} // connections of clients that are not known, by client and by network
 	for _, o := range among {
 		if !known[o.who] {
@@ -324,7 +324,7 @@ func (l *limited) makeRoom(c *counted, among []*counted, known map[string]bool) 
 			held[o.network()]++
 		}
 	}
-	o := surplus(among, held, known)
+	o := surplusConn(among, held, known)
 	if o == nil || !known[c.who] && !holdsMore(held, o, c) {
 		return false
 	}
@@ -333,17 +333,17 @@ func (l *limited) makeRoom(c *counted, among []*counted, known map[string]bool) 
 }
 
 // drop closes a connection for others. Whoever serves it closes it then.
-func (l *limited) drop(o *counted) {
+func (l *limitListener) drop(o *countedConn) {
 	o.Conn.Close()
-	l.open = slices.DeleteFunc(l.open, func(x *counted) bool { return x == o })
+	l.open = slices.DeleteFunc(l.open, func(x *countedConn) bool { return x == o })
 }
 
 // replaceable is a connection of the same client that waits for its next request, or is old; nil if there is none.
-func (l *limited) replaceable(c *counted) *counted {
-	i := slices.IndexFunc(l.open, func(o *counted) bool { return o.who == c.who && o.idle })
-	if i < 0 && !l.gate.inside(c.who) {
-		old := c.since.Add(-aged)
-		i = slices.IndexFunc(l.open, func(o *counted) bool { return o.who == c.who && o.since.Before(old) })
+func (l *limitListener) replaceable(c *countedConn) *countedConn {
+	i := slices.IndexFunc(l.open, func(o *countedConn) bool { return o.who == c.who && o.idle })
+	if i < 0 && !l.gate.hasPlace(c.who) {
+		old := c.since.Add(-maxIdleAge)
+		i = slices.IndexFunc(l.open, func(o *countedConn) bool { return o.who == c.who && o.since.Before(old) })
 	}
 	if i < 0 {
 		return nil
@@ -351,10 +351,10 @@ func (l *limited) replaceable(c *counted) *counted {
 	return l.open[i]
 }
 
-// surplus is the connection that goes for a newcomer's: of the network, and in that of the client, that has most; an
-// idle one first, and then the oldest. It is nil if all are of clients that are known. It bounds what a few can take,
-// however often they come: who has fewer gets a place.
-func surplus(among []*counted, held map[string]int, known map[string]bool) (found *counted) {
+// surplusConn is the connection that goes for a newcomer's: of the network, and in that of the client, that has most;
+// an idle one first, and then the oldest. It is nil if all are of clients that are known. It bounds what a few can
+// take, however often they come: who has fewer gets a place.
+func surplusConn(among []*countedConn, held map[string]int, known map[string]bool) (found *countedConn) {
 	for _, o := range among {
 		if known[o.who] {
 			continue
@@ -367,7 +367,7 @@ func surplus(among []*counted, held map[string]int, known map[string]bool) (foun
 }
 
 // holdsMore reports whether a connection's client holds more than another's, its network's counted first.
-func holdsMore(held map[string]int, a, b *counted) bool {
+func holdsMore(held map[string]int, a, b *countedConn) bool {
 	return cmp.Or(cmp.Compare(held[a.network()], held[b.network()]), cmp.Compare(held[a.who], held[b.who])) > 0
 }
 
@@ -384,8 +384,8 @@ func networkOf(client string) string {
 }
 
 // show notes that the client of a connection has the token.
-func (l *limited) show(c net.Conn) {
-	if held := countedOf(c); held != nil {
+func (l *limitListener) show(c net.Conn) {
+	if held := countedConnOf(c); held != nil {
 		l.mu.Lock()
 		held.shown = true
 		l.mu.Unlock()
@@ -394,36 +394,36 @@ func (l *limited) show(c net.Conn) {
 
 // mayUseHTTP2 reports whether a new connection may speak HTTP/2, of which each has a receive buffer, and counts it. It
 // may instead of another.
-func (l *limited) mayUseHTTP2(c net.Conn) bool {
-	held := countedOf(c)
+func (l *limitListener) mayUseHTTP2(c net.Conn) bool {
+	held := countedConnOf(c)
 	if held == nil {
 		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []*counted
+	var all []*countedConn
 	for _, o := range l.open {
 		if o.h2 {
 			all = append(all, o)
 		}
 	}
-	held.h2 = len(all) < maxHTTP2 || l.makeRoom(held, all, l.known(held))
+	held.h2 = len(all) < maxHTTP2 || l.makeRoom(held, all, l.knownClients(held))
 	return held.h2
 }
 
 // state hears from the web server whether a connection waits for its next request.
-func (l *limited) state(c net.Conn, state http.ConnState) {
-	if held := countedOf(c); held != nil {
+func (l *limitListener) state(c net.Conn, state http.ConnState) {
+	if held := countedConnOf(c); held != nil {
 		l.mu.Lock()
 		held.idle = state == http.StateIdle
 		l.mu.Unlock()
 	}
 }
 
-// countedOf is the connection below those of TLS and of protocols; nil if a listener of another kind has let it in.
-func countedOf(c net.Conn) *counted {
+// countedConnOf is the connection below those of TLS and of protocols; nil if a listener of another kind has let it in.
+func countedConnOf(c net.Conn) *countedConn {
 	for c != nil {
-		if held, is := c.(*counted); is {
+		if held, is := c.(*countedConn); is {
 			return held
 		}
 		outer, is := c.(interface{ NetConn() net.Conn })
@@ -435,10 +435,10 @@ func countedOf(c net.Conn) *counted {
 	return nil
 }
 
-// counted is a connection that is counted until it is closed.
-type counted struct {
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
 	net.Conn
-	of    *limited
+	of    *limitListener
 	who   string
 	since time.Time
 	idle  bool // it waits for its next request
@@ -449,14 +449,14 @@ type counted struct {
 }
 
 // network is that of its client. The caller has the lock.
-func (c *counted) network() string {
+func (c *countedConn) network() string {
 	if c.in == "" {
 		c.in = networkOf(c.who)
 	}
 	return c.in
 }
 
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	c.of.mu.Lock()
 	if i := slices.Index(c.of.open, c); i >= 0 {
 		c.of.open = slices.Delete(c.of.open, i, i+1)
@@ -466,4 +466,4 @@ func (c *counted) Close() error {
 }
 
 // NetConn is the connection that the kernel knows.
-func (c *counted) NetConn() net.Conn { return c.Conn }
+func (c *countedConn) NetConn() net.Conn { return c.Conn }

@@ -46,7 +46,7 @@ func (s *Server) nq(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) small(w http.ResponseWriter, r *http.Request) {
-	s.gate.heard(client(r.RemoteAddr))
+	s.gate.noteProbe(client(r.RemoteAddr))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", "1")
 	w.Write(s.noise[:1])
@@ -165,8 +165,8 @@ func extend(c *http.ResponseController, by time.Duration) error {
 	return cmp.Or(c.SetReadDeadline(until), c.SetWriteDeadline(until.Add(time.Second)))
 }
 
-// free reports whether a client could test now.
-func (g *gate) free(client string) (time.Duration, bool) {
+// waitForPlace reports whether a client could test now.
+func (g *gate) waitForPlace(client string) (time.Duration, bool) {
 	h, wait := g.enter(client)
 	if h == nil {
 		return wait, false

@@ -43,7 +43,7 @@ func (s *Server) tickets(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "n=1 to 16 and direction=download or upload are needed", http.StatusBadRequest)
 		return
 	}
-	if wait, ok := s.gate.free(x.client); !ok {
+	if wait, ok := s.gate.waitForPlace(x.client); !ok {
 		busy(w, wait)
 		return
 	}
@@ -84,29 +84,29 @@ func (a *sessions) redeem(name, client string, now time.Time) (ticket, bool) {
 	return t, true
 }
 
-// mixed is a listener whose connections speak TLS, or begin with a ticket.
-type mixed struct {
+// plainListener is a listener whose connections speak TLS, or begin with a ticket.
+type plainListener struct {
 	net.Listener
 	server *Server
 }
 
-func (l mixed) Accept() (net.Conn, error) {
+func (l plainListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &either{Conn: c, server: l.server}, nil
+	return &plainConn{Conn: c, server: l.server}, nil
 }
 
-// either finds out at its first read, which is TLS's, on that one's goroutine and within its time. No record of TLS
+// plainConn finds out at its first read, which is TLS's, on that one's goroutine and within its time. No record of TLS
 // begins as a ticket does.
-type either struct {
+type plainConn struct {
 	net.Conn
 	server *Server
 	known  bool
 }
 
-func (e *either) Read(b []byte) (int, error) {
+func (e *plainConn) Read(b []byte) (int, error) {
 	n, err := e.Conn.Read(b)
 	if e.known || n == 0 {
 		return n, err
@@ -120,7 +120,7 @@ func (e *either) Read(b []byte) (int, error) {
 }
 
 // NetConn is the connection that the kernel knows.
-func (e *either) NetConn() net.Conn { return e.Conn }
+func (e *plainConn) NetConn() net.Conn { return e.Conn }
 
 // plain is a flow without TLS. Whatever is wrong ends it without a word.
 func (s *Server) plain(c net.Conn, first []byte) {

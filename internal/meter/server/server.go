@@ -130,7 +130,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- s.answerUDP(datagrams) }()
-	go func() { failed <- web.ServeTLS(mixed{limited, s}, "", "") }()
+	go func() { failed <- web.ServeTLS(plainListener{limited, s}, "", "") }()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
@@ -171,8 +171,8 @@ func (s *Server) datagrams(udp net.PacketConn) (*meter.Marked, error) {
 func (s *Server) responder() *irtt.Responder {
 	const most = 64 // connections, or as many as a client's for each that may test at once
 	return &irtt.Responder{Key: irtt.Key(s.Token), Open: netip.Addr.IsLoopback, Client: clientAt,
-		Known: func(a netip.Addr) bool { return s.gate.known(clientAt(a)) },
-		Heard: func(a netip.Addr) { s.gate.heard(clientAt(a)) }, Now: s.now,
+		Known: func(a netip.Addr) bool { return s.gate.hasShownToken(clientAt(a)) },
+		Heard: func(a netip.Addr) { s.gate.noteProbe(clientAt(a)) }, Now: s.now,
 		Most: max(most, irtt.PerClient*s.Tests), MinInterval: 5 * time.Millisecond, MaxDuration: s.Duration,
 		Token: func() uint64 {
 			var b [8]byte
@@ -186,7 +186,7 @@ func (s *Server) responder() *irtt.Responder {
 func (s *Server) answer(r *irtt.Responder, from netip.AddrPort, tos byte, b []byte) irtt.Answer {
 	const ahead = 2 * time.Second
 	of := &s.echoes.outside
-	if s.Rate > 0 && s.gate.inside(clientAt(from.Addr())) { // before the answer has its time stamp
+	if s.Rate > 0 && s.gate.hasPlace(clientAt(from.Addr())) { // before the answer has its time stamp
 		of = &s.echoes.inside
 	}
 	a, now := r.Handle(from, tos, b), s.now()
@@ -291,7 +291,7 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 			return
 		}
 		s.gate.show(client(r.RemoteAddr))
-		if c := countedOf(connOf(r)); c != nil {
+		if c := countedConnOf(connOf(r)); c != nil {
 			c.of.show(c)
 		}
 		// Who has the token may be a page of another origin.
@@ -321,7 +321,7 @@ type strangers struct {
 func (s *strangers) enter(r *http.Request, g *gate) bool {
 	const all, perClient = 256, 32
 	who := client(r.RemoteAddr)
-	if g.inside(who) {
+	if g.hasPlace(who) {
 		return true
 	}
 	s.mu.Lock()

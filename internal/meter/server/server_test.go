@@ -288,8 +288,8 @@ func TestIdlePhase(t *testing.T) {
 	g := newGate(l, func() time.Time { return now }, func(string) {})
 	probe := func(long time.Duration) {
 		for end := now.Add(long); now.Before(end); now = now.Add(time.Second) {
-			g.heard("a")
-			g.heard("nobody")
+			g.noteProbe("a")
+			g.noteProbe("nobody")
 		}
 	}
 	begins := func(client string, want bool) {
@@ -498,14 +498,14 @@ func TestConnectionsOfWhoTests(t *testing.T) {
 	dead, other := net.Pipe()
 	defer other.Close()
 	for range 2 {
-		if !l.admit(&counted{Conn: dead, of: l, who: "192.0.2.1", idle: true}) {
+		if !l.admit(&countedConn{Conn: dead, of: l, who: "192.0.2.1", idle: true}) {
 			t.Fatal("who tests is not admitted")
 		}
 	}
-	if l.admit(&counted{Conn: dead, of: l, who: "192.0.2.2"}) {
+	if l.admit(&countedConn{Conn: dead, of: l, who: "192.0.2.2"}) {
 		t.Error("a stranger has taken the place of who tests")
 	}
-	if !l.admit(&counted{Conn: dead, of: l, who: "192.0.2.1"}) || len(l.open) != 2 {
+	if !l.admit(&countedConn{Conn: dead, of: l, who: "192.0.2.1"}) || len(l.open) != 2 {
 		t.Error("who tests gets no place of its own that waits")
 	}
 }

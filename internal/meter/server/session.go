@@ -61,7 +61,7 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	id := make([]byte, 16)
 	rand.Read(id)
 	name := hex.EncodeToString(id)
-	s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration), s.gate.inside,
+	s.sessions.add(name, &session{client: who, began: s.now()}, s.now().Add(-2*s.Duration), s.gate.hasPlace,
 		max(maxSessions, 2*s.Tests))
 	hello := meter.Hello{Version: 1, Session: name, UDP: s.udp, Seconds: left.Seconds(), Name: s.Name,
 		Weir: s.Version, Kernel: s.Kernel, CCs: meter.CCs(), Rate: uint64(s.Rate), Path: s.path,

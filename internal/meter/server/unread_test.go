@@ -68,7 +68,7 @@ func TestTooManyConnections(t *testing.T) {
 	come := func(who string, want bool, open string) {
 		t.Helper()
 		now = now.Add(time.Second)
-		if got := l.admit(&counted{Conn: dead, of: l, who: who, since: now}); got != want {
+		if got := l.admit(&countedConn{Conn: dead, of: l, who: who, since: now}); got != want {
 			t.Errorf("%s is let in: %v", who, got)
 		}
 		var all string
@@ -97,7 +97,7 @@ func TestTooManyConnections(t *testing.T) {
 	g.enter("e")
 	come("h", true, "begbbh")
 	come("b", false, "begbbh")
-	now = now.Add(aged)
+	now = now.Add(maxIdleAge)
 	come("b", true, "egbbhb") // for its own that is old
 }
 
@@ -108,8 +108,8 @@ func TestPlacesOfHTTP2(t *testing.T) {
 		func() time.Time { return time.Unix(0, 0) }, func(string) {}))
 	dead, other := net.Pipe()
 	defer other.Close()
-	come := func(who string) (c *counted, may bool) {
-		c = &counted{Conn: dead, of: l, who: who}
+	come := func(who string) (c *countedConn, may bool) {
+		c = &countedConn{Conn: dead, of: l, who: who}
 		l.admit(c)
 		return c, l.mayUseHTTP2(c)
 	}
