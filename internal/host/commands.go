@@ -84,119 +84,167 @@ var (
 		`wondershaper\s+-p\b|tcset\s+(\w\S*)\s+.*--|fireqos\s+start\b)`)
 )
 
+// fileScan is what is known of a file while its lines are scanned, one after the other.
+type fileScan struct {
+	*scanner
+	by        string
+	execution execution
+	text      []byte
+	dir       string         // where its lines have gone
+	match     Writer         // the devices that NetworkManager's file is about
+	forgotten map[string]int // by a unit's key, up to which line of the file its values are
+	variables variables
+	guards    guards
+	stops     stopFilter
+
+	// What ends what follows, and is not run: tc's commands and a text that a word ends, and one that a quote does.
+	commandsEnd, textEnd string
+	quote                byte
+}
+
 // scan finds the lines of a file that set something. Where they have no effect, idle says why.
 func (s *scanner) scan(by, file string, text []byte, how execution, idle string) {
-	var heredoc, dir string
-	var match Writer // the devices that NetworkManager's file is about
-	first := len(s.found)
-	if m := unitFolder.FindSubmatch(text); by == "systemd unit" && m != nil {
-		dir = string(m[1])
-	}
-	if by == "cloud-init" && how == execLines {
-		text = joinYAMLLists(bootCommands(text))
-	}
-	var forgotten map[string]int // by a unit's key, up to which line of the file its values are
-	unit := text
-	if by == "systemd unit" && how == execLines {
-		var skips bool
-		if skips, forgotten, unit = s.unitContext(file, text); skips {
-			return
-		}
-	}
 	defer func(device string) { s.device = device }(s.device)
-	ends := stopFilter{stopLine: stopLines[by], script: how == execFile || how == execRunParts}
-	variables := variablesOf(by, how, unit)
-	var guarded guards
-	hook := by == "dhclient" || by == "dhcpcd" || by == "hotplug"
-	told := ""     // the word that ends a text which follows
-	var quote byte // that ends one
-	for number, l := range logicalLines(text) {
-		w := Writer{By: by, File: "/" + file, Line: number, Text: truncate(l), Idle: idle,
-			Timer: s.timer}
-		if by == "cron" && how == execLines {
-			s.boot = strings.HasPrefix(l, "@reboot")
+	f := fileScan{scanner: s, by: by, execution: how, text: text,
+		stops: stopFilter{stopLine: stopLines[by], script: how == execFile || how == execRunParts}}
+	first, unit := len(s.found), text
+	switch {
+	case by == "systemd unit":
+		if m := unitFolder.FindSubmatch(text); m != nil {
+			f.dir = string(m[1])
 		}
-		if m := stanza.FindStringSubmatch(l); by == "ifupdown" && how == execLines && m != nil {
-			s.device = m[1]
-		}
-		if s.device != "" {
-			l = deviceVariable.ReplaceAllLiteralString(l, s.device)
-		}
-		switch {
-		case heredoc != "":
-			if l == heredoc {
-				heredoc = ""
-			} else {
-				s.noteQueue(w, tcWords(variables.expand(l)))
-			}
-			continue
-		case told != "":
-			if l == told {
-				told = ""
-			}
-			continue
-		case quote != 0:
-			if strings.IndexByte(l, quote) >= 0 {
-				quote = 0
-			}
-			continue
-		}
-		whole := l
-		if how == execFile || how == execRunParts || hook {
-			l = guarded.expand(l)
-			if dev := guarded.blocks[0].values["IFACE"]; dev != "" && how == execRunParts {
-				s.device = dev // of the scripts that it calls, too
+		if how == execLines {
+			var skips bool
+			if skips, f.forgotten, unit = s.unitContext(file, text); skips {
+				return
 			}
 		}
-		if how != execNone {
-			if l = ends.rest(quotedProcPath.ReplaceAllString(expandProcPaths(l, dir), "$1")); l == "" {
-				continue
-			}
-			l, quote = localCommands(variables.expand(l))
-		}
-		key, value, _ := strings.Cut(l, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch {
-		case number < forgotten[key] || perInstanceCommand.MatchString(l):
-			continue
-		case by == "modules-load":
-			if kind, ok := strings.CutPrefix(l, "sch_"); ok {
-				w.Qdisc = kind
-				s.found = append(s.found, w)
-			}
-		case by == "tmpfiles":
-			if m := tmpfilesWrite.FindStringSubmatch(l); m != nil {
-				s.noteSysctl(w, m[1], m[2])
-			}
-		case by == "NetworkManager" && how == execNone && key == "qdisc.root":
-			s.noteQueue(w, append(strings.Fields("qdisc add root"), tcWords(value)...))
-		case by == "NetworkManager" && how == execNone:
-			match.noteMatch(key, value)
-		}
-		if by != "cloud-init" && how != execNone {
-			var opened byte
-			if l, opened, told = s.executed(whole, l, text); quote == 0 {
-				quote = opened
-			}
-		}
-		heredoc = s.scanCommands(w, l)
-		if how != execNone {
-			if !s.noteShaper(w, l) {
-				dir = s.scanScripts(w, l, dir)
-				if m := unitProgram.FindStringSubmatch(l); m != nil && by == "systemd unit" && idle == "" {
-					s.scanInPath(w, m[1], "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin")
-				}
-				for _, name := range programNames(l, by == "cron" && how == execLines) {
-					runs := how != execLines || by == "cron" || by == "systemd unit" && strings.HasPrefix(key, "Exec")
-					if idle == "" && runs {
-						s.scanInPath(w, name, "usr/local/sbin", "usr/local/bin") // the administrator's own
-					}
-				}
-			}
-		}
+	case by == "cloud-init" && how == execLines:
+		f.text = joinYAMLLists(bootCommands(text))
+		unit = f.text
+	}
+	f.variables = variablesOf(by, how, unit)
+	for number, l := range logicalLines(f.text) {
+		f.scanLine(Writer{By: by, File: "/" + file, Line: number, Text: truncate(l), Idle: idle, Timer: s.timer}, l)
 	}
 	for i := first; how == execNone && i < len(s.found); i++ {
-		s.found[i].Dev, s.found[i].MAC = match.Dev, match.MAC
+		s.found[i].Dev, s.found[i].MAC = f.match.Dev, f.match.MAC
+	}
+}
+
+// scanLine scans a line, where w says where it stands.
+func (f *fileScan) scanLine(w Writer, l string) {
+	if f.by == "cron" && f.execution == execLines {
+		f.boot = strings.HasPrefix(l, "@reboot")
+	}
+	if m := stanza.FindStringSubmatch(l); f.by == "ifupdown" && f.execution == execLines && m != nil {
+		f.device = m[1]
+	}
+	if f.device != "" {
+		l = deviceVariable.ReplaceAllLiteralString(l, f.device)
+	}
+	if f.skips(w, l) {
+		return
+	}
+	whole := l
+	l, runs := f.expand(l)
+	if !runs {
+		return
+	}
+	key, value, _ := strings.Cut(l, "=")
+	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+	if w.Line < f.forgotten[key] || perInstanceCommand.MatchString(l) {
+		return
+	}
+	f.noteSetting(w, l, key, value)
+	if f.by != "cloud-init" && f.execution != execNone {
+		var opened byte
+		if l, opened, f.textEnd = f.executed(whole, l, f.text); f.quote == 0 {
+			f.quote = opened
+		}
+	}
+	f.commandsEnd = f.scanCommands(w, l)
+	if f.execution != execNone && !f.noteShaper(w, l) {
+		f.scanCalls(w, l, key)
+	}
+}
+
+// skips reports whether a line is part of a text that an earlier one began. What it tells tc is noted.
+func (f *fileScan) skips(w Writer, l string) bool {
+	switch {
+	case f.commandsEnd != "":
+		if l == f.commandsEnd {
+			f.commandsEnd = ""
+		} else {
+			f.noteQueue(w, tcWords(f.variables.expand(l)))
+		}
+	case f.textEnd != "":
+		if l == f.textEnd {
+			f.textEnd = ""
+		}
+	case f.quote != 0:
+		if strings.IndexByte(l, f.quote) >= 0 {
+			f.quote = 0
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// expand puts the values of variables into a line, and leaves what is run on this host; false if all of it runs only
+// when something ends.
+func (f *fileScan) expand(l string) (left string, runs bool) {
+	hook := f.by == "dhclient" || f.by == "dhcpcd" || f.by == "hotplug"
+	if f.execution == execFile || f.execution == execRunParts || hook {
+		l = f.guards.expand(l)
+		if dev := f.guards.blocks[0].values["IFACE"]; dev != "" && f.execution == execRunParts {
+			f.device = dev // of the scripts that it calls, too
+		}
+	}
+	if f.execution == execNone {
+		return l, true
+	}
+	if l = f.stops.rest(quotedProcPath.ReplaceAllString(expandProcPaths(l, f.dir), "$1")); l == "" {
+		return "", false
+	}
+	l, f.quote = localCommands(f.variables.expand(l))
+	return l, true
+}
+
+// noteSetting notes what a line sets in the words of a program's own file.
+func (f *fileScan) noteSetting(w Writer, l, key, value string) {
+	switch {
+	case f.by == "modules-load":
+		if kind, ok := strings.CutPrefix(l, "sch_"); ok {
+			w.Qdisc = kind
+			f.found = append(f.found, w)
+		}
+	case f.by == "tmpfiles":
+		if m := tmpfilesWrite.FindStringSubmatch(l); m != nil {
+			f.noteSysctl(w, m[1], m[2])
+		}
+	case f.by == "NetworkManager" && f.execution == execNone && key == "qdisc.root":
+		f.noteQueue(w, append(strings.Fields("qdisc add root"), tcWords(value)...))
+	case f.by == "NetworkManager" && f.execution == execNone:
+		f.match.noteMatch(key, value)
+	}
+}
+
+// scanCalls scans the scripts that a line calls, by their paths or by their names alone.
+func (f *fileScan) scanCalls(w Writer, l, key string) {
+	f.dir = f.scanScripts(w, l, f.dir)
+	if w.Idle != "" {
+		return
+	}
+	if m := unitProgram.FindStringSubmatch(l); m != nil && f.by == "systemd unit" {
+		f.scanInPath(w, m[1], "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin")
+	}
+	if f.execution == execLines && f.by != "cron" && (f.by != "systemd unit" || !strings.HasPrefix(key, "Exec")) {
+		return
+	}
+	for _, name := range programNames(l, f.by == "cron" && f.execution == execLines) {
+		f.scanInPath(w, name, "usr/local/sbin", "usr/local/bin") // the administrator's own
 	}
 }
 
