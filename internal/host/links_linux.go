@@ -241,32 +241,15 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 		}
 	}
 	for _, r := range routes {
-		to := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if family == netlink.FAMILY_V6 {
-			to = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		}
-		if r.Dst != nil {
-			addr, ok := netip.AddrFromSlice(r.Dst.IP)
-			ones, bits := r.Dst.Mask.Size()
-			if bits == 32 {
-				addr = addr.Unmap()
-			}
-			if to = netip.PrefixFrom(addr, ones); !ok || !to.IsValid() || ones > longestPart {
-				continue
-			}
-		}
-		indexes := []int{r.LinkIndex}
-		if len(r.MultiPath) > 0 {
-			indexes = nil
-			for _, hop := range r.MultiPath {
-				indexes = append(indexes, hop.LinkIndex)
-			}
+		to, ok := destination(r, family)
+		if !ok || to.Bits() > longestPart {
+			continue
 		}
 		table := r.Table
 		if table == unix.RT_TABLE_MAIN {
 			table = 0
 		}
-		for _, index := range indexes {
+		for _, index := range nextHops(r) {
 			at := slices.IndexFunc(links, func(l Link) bool { return l.Index == index })
 			if at < 0 {
 				continue
@@ -300,6 +283,34 @@ func defaults(h *netlink.Handle, family int, links []Link) (found []DefaultRoute
 		}), min(place, len(found)), d)
 	}
 	return found
+}
+
+// destination is the prefix of the addresses that a route is for; false if it cannot be read.
+func destination(r netlink.Route, family int) (to netip.Prefix, ok bool) {
+	switch {
+	case r.Dst == nil && family == netlink.FAMILY_V6:
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0), true
+	case r.Dst == nil:
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0), true
+	}
+	addr, ok := netip.AddrFromSlice(r.Dst.IP)
+	ones, bits := r.Dst.Mask.Size()
+	if bits == 32 {
+		addr = addr.Unmap()
+	}
+	to = netip.PrefixFrom(addr, ones)
+	return to, ok && to.IsValid()
+}
+
+// nextHops are the devices, by their indexes, by which a route leads.
+func nextHops(r netlink.Route) (indexes []int) {
+	if len(r.MultiPath) == 0 {
+		return []int{r.LinkIndex}
+	}
+	for _, hop := range r.MultiPath {
+		indexes = append(indexes, hop.LinkIndex)
+	}
+	return indexes
 }
 
 // longestPart bounds the prefixes that are looked at for that: those of a list of all but the private addresses end

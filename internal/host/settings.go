@@ -92,32 +92,36 @@ func (t *tree) loader() string {
 	return ""
 }
 
-// settings are the lines of all files. With last, something has sysctl(8) read /etc/sysctl.conf after the loader.
-func (t *tree) settings(loader string, last bool) []Setting {
-	type file struct{ name, path, masked string }
-	var files []file
+// loaderFile is a file that a loader reads at boot, or would but for the one of its name that masks it.
+type loaderFile struct{ name, path, masked string }
+
+// loaderFiles are all of them, in the order in which they are read.
+func (t *tree) loaderFiles() (files []loaderFile) {
 	first := map[string]string{}
 	for _, dir := range sysctlDirs() {
 		for _, name := range t.list(dir, ".conf") {
-			f := file{name: name, path: path.Join(dir, name), masked: first[name]}
+			f := loaderFile{name: name, path: path.Join(dir, name), masked: first[name]}
 			if f.masked == "" {
 				first[name] = "/" + f.path
 			}
 			files = append(files, f)
 		}
 	}
-	slices.SortStableFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(files, func(a, b loaderFile) int { return strings.Compare(a.name, b.name) })
+	return files
+}
 
+// settings are the lines of all files. With last, something has sysctl(8) read /etc/sysctl.conf after the loader.
+func (t *tree) settings(loader string, last bool) []Setting {
 	all := t.commandLine()
 	var boot, manual winners
-	linked := false
-	for _, f := range files {
+	for _, f := range t.loaderFiles() {
 		target, _ := t.resolve(f.path)
 		lines := parseSysctls(t.read(f.path))
 		// A line is where it can be edited.
 		shown := f.path
 		if target == sysctlConf {
-			shown, linked = sysctlConf, linked || f.masked == ""
+			shown = sysctlConf
 		}
 		for _, s := range lines.settingsIn("/" + shown) {
 			s.Masked, s.Name = f.masked, f.name
