@@ -602,7 +602,7 @@ func isTunedTrue(value string) bool {
 // tuned reads the [sysctl] sections of the active profiles and of those that they include, and which scripts these run.
 // With one of these, TuneD may apply the administrator's files of sysctl.d and /etc/sysctl.conf again.
 func (t *tree) tuned() (found []Writer, scripts []string, repeats bool) {
-	const deepest = 8
+	const deepest, most = 8, 64
 	type step struct {
 		profile string
 		depth   int
@@ -618,60 +618,28 @@ func (t *tree) tuned() (found []Writer, scripts []string, repeats bool) {
 		todo = append(todo, step{name, 0})
 	}
 	seen, enabled := map[string]bool{}, map[string]bool{} // sections: what is said first, by who includes the others
-	for len(todo) > 0 && len(seen) < 64 {
+	for len(todo) > 0 && len(seen) < most {
 		s := todo[0]
 		todo = todo[1:]
 		if seen[s.profile] || s.depth > deepest || s.profile != path.Base(s.profile) {
 			continue
 		}
 		seen[s.profile] = true
-		for _, dir := range []string{"etc/tuned/profiles", "etc/tuned", "usr/lib/tuned/profiles", "usr/lib/tuned"} {
-			file := path.Join(dir, s.profile, "tuned.conf")
-			text := t.read(file)
-			if text == nil {
-				continue
+		p := t.readTunedProfile(s.profile)
+		for name, on := range p.enabled {
+			if _, said := enabled[name]; !said {
+				enabled[name] = on
 			}
-			number, in := 0, ""
-			for raw := range strings.Lines(string(text)) {
-				number++
-				l := strings.TrimSpace(raw)
-				if l == "" || l[0] == '#' || l[0] == ';' || !utf8.ValidString(l) {
-					continue
-				}
-				if m := section.FindStringSubmatch(l); m != nil {
-					in = m[1]
-					repeats = repeats || in == "sysctl" && reapplies
-					continue
-				}
-				key, value, ok := strings.Cut(l, "=")
-				key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-				switch {
-				case !ok:
-				case key == "enabled":
-					if _, said := enabled[in]; !said {
-						enabled[in] = isTunedTrue(value)
-					}
-				case in == "main" && key == "include":
-					for name := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ' ' }) {
-						todo = append(todo, step{name, s.depth + 1})
-					}
-				case in == "script" && key == "script":
-					name := strings.ReplaceAll(value, "${i:PROFILE_DIR}", "/"+path.Dir(file))
-					if !path.IsAbs(name) {
-						name = path.Join("/", path.Dir(file), name)
-					}
-					scripts = append(scripts, path.Clean(name)[1:])
-				case in == "sysctl":
-					if name := strings.ReplaceAll(normalKey(key), "/", "."); slices.Contains(sysctls, name) {
-						// ">" raises only, and quotes are the format's own.
-						value = strings.Join(strings.Fields(strings.Trim(strings.TrimPrefix(value, ">"), `"`)), " ")
-						found = append(found, Writer{By: "tuned", File: "/" + file, Line: number, Sysctl: name,
-							Value: value, Yields: reapplies, Text: l})
-					}
-				}
-			}
-			break
 		}
+		for _, name := range p.includes {
+			todo = append(todo, step{name, s.depth + 1})
+		}
+		for _, w := range p.found {
+			w.Yields = reapplies
+			found = append(found, w)
+		}
+		scripts = append(scripts, p.scripts...)
+		repeats = repeats || p.hasSysctl && reapplies
 	}
 	if on, said := enabled["sysctl"]; said && !on {
 		found, repeats = nil, false
@@ -680,4 +648,64 @@ func (t *tree) tuned() (found []Writer, scripts []string, repeats bool) {
 		scripts = nil
 	}
 	return found, scripts, repeats
+}
+
+// tunedProfile is what a profile of TuneD says.
+type tunedProfile struct {
+	includes  []string
+	scripts   []string
+	found     []Writer
+	enabled   map[string]bool // by a section's name, where it is said
+	hasSysctl bool
+}
+
+// readTunedProfile reads the profile of a name in the first folder that has it.
+func (t *tree) readTunedProfile(name string) tunedProfile {
+	p := tunedProfile{enabled: map[string]bool{}}
+	var file string
+	var text []byte
+	for _, dir := range []string{"etc/tuned/profiles", "etc/tuned", "usr/lib/tuned/profiles", "usr/lib/tuned"} {
+		file = path.Join(dir, name, "tuned.conf")
+		if text = t.read(file); text != nil {
+			break
+		}
+	}
+	number, in := 0, ""
+	for raw := range strings.Lines(string(text)) {
+		number++
+		l := strings.TrimSpace(raw)
+		if l == "" || l[0] == '#' || l[0] == ';' || !utf8.ValidString(l) {
+			continue
+		}
+		if m := section.FindStringSubmatch(l); m != nil {
+			in = m[1]
+			p.hasSysctl = p.hasSysctl || in == "sysctl"
+			continue
+		}
+		key, value, ok := strings.Cut(l, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		switch {
+		case !ok:
+		case key == "enabled":
+			if _, said := p.enabled[in]; !said {
+				p.enabled[in] = isTunedTrue(value)
+			}
+		case in == "main" && key == "include":
+			p.includes = append(p.includes, strings.Fields(strings.ReplaceAll(value, ",", " "))...)
+		case in == "script" && key == "script":
+			name := strings.ReplaceAll(value, "${i:PROFILE_DIR}", "/"+path.Dir(file))
+			if !path.IsAbs(name) {
+				name = path.Join("/", path.Dir(file), name)
+			}
+			p.scripts = append(p.scripts, path.Clean(name)[1:])
+		case in == "sysctl":
+			if name := strings.ReplaceAll(normalKey(key), "/", "."); slices.Contains(sysctls, name) {
+				// ">" raises only, and quotes are the format's own.
+				value = strings.Join(strings.Fields(strings.Trim(strings.TrimPrefix(value, ">"), `"`)), " ")
+				p.found = append(p.found, Writer{By: "tuned", File: "/" + file, Line: number, Sysctl: name,
+					Value: value, Text: l})
+			}
+		}
+	}
+	return p
 }
