@@ -29,7 +29,7 @@ func TestGoalWords(t *testing.T) {
 }
 
 // Each state has a sentence of its own, and a command that fits it.
-func TestHome(t *testing.T) {
+func TestHomeText(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range []struct {
 		status change.Status

@@ -58,7 +58,7 @@ func TestSSHName(t *testing.T) {
 }
 
 // An address is one of a host and a port, or wrong usage.
-func TestAddress(t *testing.T) {
+func TestCompleteAddress(t *testing.T) {
 	for target, want := range map[string]string{"a": "a:4747", "a:1": "a:1", "192.0.2.1": "192.0.2.1:4747",
 		"2001:db8::1": "[2001:db8::1]:4747", "[2001:db8::1]": "[2001:db8::1]:4747",
 		"[2001:db8::1]:1": "[2001:db8::1]:1",

@@ -223,7 +223,7 @@ func (t *attempt) run(ctx context.Context) (err error) {
 		fmt.Fprintln(t.w, text.OneLine(before.file.Says))
 	}
 	if t.goal.Unknown() {
-		if err := t.goalFrom(ctx, rate); err != nil {
+		if err := t.setHeardGoal(ctx, rate); err != nil {
 			return err
 		}
 	}
@@ -271,8 +271,8 @@ func (t *attempt) listen(ctx context.Context) hearing {
 	return *said.Heard
 }
 
-// goalFrom makes a goal of what was heard. Of one client alone a person has to say that the rate is the server's.
-func (t *attempt) goalFrom(ctx context.Context, h hearing) error {
+// setHeardGoal makes a goal of what was heard. Of one client alone a person has to say that the rate is the server's.
+func (t *attempt) setHeardGoal(ctx context.Context, h hearing) error {
 	if h.Rate == 0 {
 		return hint.Wrap(fmt.Errorf("%s does not find the rate of its link: %s", t.host.Name, text.OneLine(h.Says)),
 			"--rate 50mbit, what its provider sold, or --time 60s")
@@ -479,11 +479,11 @@ func (t *attempt) change(ctx context.Context, before sample) error {
 	args := append([]string{"up", "--json", "--runtime", "--timeout", timeout.String()}, t.goal.Args()...)
 	out, err := t.machine.Weir(ctx, args...)
 	if bad := json.Unmarshal([]byte(out), &t.up); err != nil || bad != nil {
-		return t.putBack(ctx, fmt.Errorf("%s: %w", t.host.Name, cmp.Or(err, bad)))
+		return t.revert(ctx, fmt.Errorf("%s: %w", t.host.Name, cmp.Or(err, bad)))
 	}
 	after, err := t.measure(ctx, "after")
 	if err != nil {
-		return t.putBack(ctx, err)
+		return t.revert(ctx, err)
 	}
 	t.after(after)
 	rows := before.compare(after)
@@ -503,7 +503,7 @@ func (t *attempt) change(ctx context.Context, before sample) error {
 		keep = t.ask(ctx, "Keep it? [y/N] ")
 	}
 	if !keep {
-		return t.putBack(ctx, nil)
+		return t.revert(ctx, nil)
 	}
 	return t.keep(ctx)
 }
@@ -512,17 +512,17 @@ func (t *attempt) change(ctx context.Context, before sample) error {
 func (t *attempt) keep(ctx context.Context) error {
 	switch s, err := t.goalState(ctx, "status"); {
 	case err != nil:
-		return t.putBack(ctx, err)
+		return t.revert(ctx, err)
 	case !s.Up:
 		t.State = putBack
 		return hint.Wrap(fmt.Errorf("somebody on %s has taken it down meanwhile, so it is not kept", t.host.Name),
 			t.remoteCommand("status"))
 	case s.Goal != t.up.Goal:
-		return t.putBack(ctx, nil)
+		return t.revert(ctx, nil)
 	}
 	t.State = untilReboot // or, where no answer comes, perhaps
 	if s, err := t.goalState(ctx, "confirm"); err != nil || !s.Up {
-		return t.putBack(ctx, cmp.Or(err, cli.ErrNo))
+		return t.revert(ctx, cmp.Or(err, cli.ErrNo))
 	}
 	if err := t.machine.Install(ctx, t.goal.Args()); err != nil {
 		return fmt.Errorf("%s is changed, and not yet over a reboot: %w", t.host.Name, err)
@@ -605,8 +605,8 @@ func stdinLines() io.Reader {
 	return os.Stdin
 }
 
-// putBack puts back what was there.
-func (t *attempt) putBack(ctx context.Context, why error) error {
+// revert puts back what was there.
+func (t *attempt) revert(ctx context.Context, why error) error {
 	var err error
 	for range 3 {
 		late, stop := context.WithTimeout(context.WithoutCancel(ctx), t.host.Patience()+time.Minute)

@@ -26,7 +26,7 @@ import (
 )
 
 // A try is kept for what is surely better, and not for chance, nor at the price of a load.
-func TestJudged(t *testing.T) {
+func TestJudge(t *testing.T) {
 	row := func(kind meter.RowKind, before, after float64, sure bool) meter.Row {
 		return meter.Row{Kind: kind, Before: stats.Estimate{Value: before}, After: stats.Estimate{Value: after},
 			Sure: sure}
@@ -265,7 +265,7 @@ func TestTryNotPutBack(t *testing.T) {
 		_, err := tryEach(t.Context(), []string{"me@there"}, func(ctx context.Context, name string) (triedHost, error) {
 			a := there(t, "")
 			a.State = state
-			return a.triedHost, a.putBack(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
+			return a.triedHost, a.revert(ctx, fmt.Errorf("%s: %w", name, context.Canceled))
 		})
 		if err == nil || !strings.Contains(err.Error(), "interrupted\n") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", state, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // Datagrams are sent a little faster than the link is, so that what arrives has its rate: TCP's bursts, its answers to
-// losses and its searches do not enter. Above sureBits a host may be too slow to send or to count them: what makes no
+// losses and its searches do not enter. Above sureRate a host may be too slow to send or to count them: what makes no
 // sense there tells nothing. Who loses how much beside them nobody can tell, so there may be no other traffic of this
 // host's.
 const (
@@ -87,7 +87,7 @@ func (r *run) measureByDatagrams(ctx context.Context) (f framing, ok bool, err e
 func (r *run) acceptsDatagrams(f framing, udp plateau) bool {
 	differ := disagreement(f, r.large, udp)
 	if udp.flow().bitRate(wire.EthernetHeader) > sureRate {
-		if f = f.validate(); !f.known && !r.NoFraming || differ != "" && f.bitRate(udp) < f.bitRate(r.large) {
+		if f = f.withoutImpossible(); !f.known && !r.NoFraming || differ != "" && f.bitRate(udp) < f.bitRate(r.large) {
 			return false
 		}
 		if r.large.medianWait <= r.idle.queueThreshold() {

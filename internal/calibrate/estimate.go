@@ -365,9 +365,9 @@ func fitFraming(ps ...plateau) framing {
 	return f
 }
 
-// validate is a framing without what cannot be. Nobody counts less than the IP packet. An interval that holds a third
-// of all that is possible tells nothing.
-func (f framing) validate() framing {
+// withoutImpossible leaves out of a framing what cannot be. Nobody counts less than the IP packet. An interval that
+// holds a third of all that is possible tells nothing.
+func (f framing) withoutImpossible() framing {
 	if f.atm || !f.known {
 		return f
 	}

@@ -14,7 +14,7 @@ func carried(rate, size, takes float64) plateau {
 	return plateau{own: flow{p, p * size}, uncertainty: 0.0005}
 }
 
-func TestFrame(t *testing.T) {
+func TestFitFraming(t *testing.T) {
 	for _, overhead := range []float64{-14, 0, 4, 14, 18, 26, 38, 60} {
 		f := fitFraming(carried(5e6, 1500, 1500+overhead), carried(5e6, 240, 240+overhead))
 		if !f.known || f.atm || math.Abs(f.overhead-overhead) > 1e-6 {
@@ -76,7 +76,7 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-func TestPlausible(t *testing.T) {
+func TestWithoutImpossible(t *testing.T) {
 	for _, x := range []struct {
 		in, out framing
 	}{
@@ -88,14 +88,14 @@ func TestPlausible(t *testing.T) {
 		{framing{overhead: 36, uncertainty: 12, atm: true, known: true},
 			framing{overhead: 36, uncertainty: 12, atm: true, known: true}},
 	} {
-		if got := x.in.validate(); got != x.out {
+		if got := x.in.withoutImpossible(); got != x.out {
 			t.Errorf("%+v: %+v", x.in, got)
 		}
 	}
 }
 
 // A queue that forgets its losses slowly has not lost for the path.
-func TestFalls(t *testing.T) {
+func TestLossFalls(t *testing.T) {
 	for _, x := range []struct {
 		quarters [4]float64 // share that is lost
 		want     bool
@@ -120,14 +120,14 @@ func TestFalls(t *testing.T) {
 }
 
 // Of a path over which next to nothing was sent, little is taken to be lost.
-func TestUnderNothing(t *testing.T) {
+func TestBelowRateOfNothing(t *testing.T) {
 	if most := lookBelowRate(nil, nil, idleLink{}, 0, 1).allowedLoss(nil); most > 0.2 {
 		t.Errorf("%.0f %% may be lost", 100*most)
 	}
 }
 
 // A path loses at any time, and a policer beside bursts all at once. One loss is no cluster.
-func TestClusters(t *testing.T) {
+func TestLossClusters(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost func(sample int) bool
 		want bool

@@ -474,7 +474,7 @@ func (r *run) useLargePackets() {
 
 // conclude puts together what the phases have shown.
 func (r *run) conclude(f *framing, u belowRate) *Result {
-	*f = f.validate()
+	*f = f.withoutImpossible()
 	if u.medianWait < -0.002 { // a queue of this host's own traffic stood before the test
 		r.large.medianWait -= u.medianWait
 		r.large.depth -= u.medianWait
@@ -500,7 +500,7 @@ func (r *run) conclude(f *framing, u belowRate) *Result {
 	}
 	defer func() { f.overhead = whole.overhead }()
 	if u.lost > 0 {
-		r.chanceUncertainty = r.chanceOf(u.lost, u.uncertainty)
+		r.chanceUncertainty = r.uncertaintyOfLoss(u.lost, u.uncertainty)
 	}
 	rate, off := whole.bitRate(p)/(1-u.lost), p.uncertainty+r.chanceUncertainty
 	r.lossDivided = true
@@ -568,7 +568,7 @@ func (r *run) describeQueue(res *Result, rate float64, drops bool) {
 	}
 }
 
-// Of the result's share that is to be sent, whole at least tries the link. As much above it is no try of that result.
+// Of the result's share that is to be sent, minTry at least tries the link. More than maxTry is no try of that result.
 const minTry, maxTry = 0.97, 1.03
 
 // verify sends 99.75 % of the result for 2 s. The link must stay as if it were idle.
@@ -647,9 +647,9 @@ func (r *run) whyNotCalm(res *Result, u belowRate, rate, a, b float64) (why stri
 	return ""
 }
 
-// chanceOf is half of the interval of the rate, where it was divided by a loss with such an interval: in the time in
-// which the rate was taken, more or less than that was lost by chance.
-func (r *run) chanceOf(lost, off float64) float64 {
+// uncertaintyOfLoss is half of the interval of the rate, where it was divided by a loss with such an interval: in the
+// time in which the rate was taken, more or less than that was lost by chance.
+func (r *run) uncertaintyOfLoss(lost, off float64) float64 {
 	return math.Hypot(off, 2*math.Sqrt(lost/math.Max(1, r.large.own.packets*(r.large.to-r.large.from))))
 }
 
@@ -666,7 +666,7 @@ func (r *run) learnPathLoss(res *Result, u belowRate, lost, sent float64) {
 	if !r.lossDivided {
 		return
 	}
-	off = r.chanceOf(p, off) - r.chanceUncertainty
+	off = r.uncertaintyOfLoss(p, off) - r.chanceUncertainty
 	rate, by := &res.Rate, (1-u.lost)/(1-p)
 	*rate = Value{rate.Value * by, by * (rate.Low - off*rate.Value), by * (rate.High + off*rate.Value), rate.Sort}
 }

@@ -231,7 +231,7 @@ func TestRunWithoutDatagrams(t *testing.T) {
 }
 
 // Where TCP and datagrams disagree, neither is believed; on a fast link one that cannot be right is left out.
-func TestBelieves(t *testing.T) {
+func TestAcceptsDatagrams(t *testing.T) {
 	const standing = 0.1
 	known := framing{overhead: 14, uncertainty: 0.1, known: true}
 	nonsense := framing{overhead: 600, uncertainty: 0.1, known: true}

@@ -365,7 +365,7 @@ func TestFollowerIsWanted(t *testing.T) {
 }
 
 // What stays at a follower's end holds for traffic that nobody follows.
-func TestLeft(t *testing.T) {
+func TestRateToLeave(t *testing.T) {
 	for _, c := range []struct {
 		behind          bool
 		told, rate, was units.Rate

@@ -18,7 +18,7 @@ func FindBottleneck(facts host.Facts) Bottleneck { return examine(facts).bottlen
 // is beyond.
 func (p *patient) bottleneck() Bottleneck {
 	for _, find := range []func() (Bottleneck, bool){
-		p.setLimit, p.queueLimit, p.hostLimit, p.sendingLimit, p.receivingLimit, p.otherLimit,
+		p.imposedLimit, p.queueLimit, p.hostLimit, p.sendingLimit, p.receivingLimit, p.otherLimit,
 	} {
 		if b, found := find(); found {
 			return b
@@ -31,14 +31,14 @@ func limitedBy(l Limit, says string, args ...any) (b Bottleneck, found bool) {
 	return Bottleneck{Limit: l, Says: fmt.Sprintf(says, args...)}, true
 }
 
-// busy counts the busy connections in words.
-func (p *patient) busy() string { return text.Counted(p.deep.Sockets.Busy, "busy connection") }
+// busyText counts the busy connections in words.
+func (p *patient) busyText() string { return text.Counted(p.deep.Sockets.Busy, "busy connection") }
 
-// ofBusy says how many of the busy connections there are.
-func (p *patient) ofBusy(n int) string { return fmt.Sprintf("%d of %s", n, p.busy()) }
+// ofBusyText says how many of the busy connections there are.
+func (p *patient) ofBusyText(n int) string { return fmt.Sprintf("%d of %s", n, p.busyText()) }
 
-// setLimit is what somebody has told this host to keep to.
-func (p *patient) setLimit() (b Bottleneck, found bool) {
+// imposedLimit is what somebody has told this host to keep to.
+func (p *patient) imposedLimit() (b Bottleneck, found bool) {
 	s := p.deep.Sockets
 	rule, ruled := p.rule()
 	policer, policed := p.policer()
@@ -47,7 +47,8 @@ func (p *patient) setLimit() (b Bottleneck, found bool) {
 	card, queuesBound := p.boundQueue()
 	switch {
 	case p.paced():
-		return limitedBy(limitPace, "the programs: of %s, %d may have no more than %s each.", p.busy(), s.Paced, s.Pace)
+		return limitedBy(limitPace, "the programs: of %s, %d may have no more than %s each.", p.busyText(),
+			s.Paced, s.Pace)
 	case ruled:
 		return limitedBy(limitRule, "this host: the firewall rule %s drops %s.", nftRule(rule), exceeding(rule))
 	case policed:
@@ -72,16 +73,17 @@ func (p *patient) queueLimit() (b Bottleneck, found bool) {
 	case p.connectionsWait() && p.waitsElsewhere() && rate != 0:
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below the %s that it shapes to: %s wait, and not here.",
-			rate, p.ofBusy(s.Queueing))
+			rate, p.ofBusyText(s.Queueing))
 	case p.connectionsWait() && p.waitsElsewhere():
 		return limitedBy(LimitRate,
 			"a rate enforced beyond this host, below what %s could send: %s wait, and not here.",
-			p.link.Name, p.ofBusy(s.Queueing))
+			p.link.Name, p.ofBusyText(s.Queueing))
 	case rate != 0 && (p.connectionsWait() && p.knowsQueue() || p.sendsNear(rate) || p.overflowsNear(rate) ||
 		p.mayMissConnections() && p.hasBacklog()):
 		return limitedBy(LimitShaper, "the rate that %s enforces, %s.", p.shaperName(), rate)
 	case p.connectionsWait() && p.knowsQueue():
-		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.holder.Name, p.ofBusy(s.Queueing))
+		return limitedBy(limitDevice, "%s itself: %s wait, and the queue is here.", p.holder.Name,
+			p.ofBusyText(s.Queueing))
 	case drops:
 		return limitedBy(LimitQueue, "this host: %s on %s drops what it has no room for.", p.queueName(), p.holder.Name)
 	}
@@ -103,13 +105,14 @@ func (p *patient) hostLimit() (b Bottleneck, found bool) {
 	case s.Busy > 0 && len(held) > 0:
 		return limitedBy(held[0].limit, "this host: %s", lowerFirst(held[0].Title))
 	case p.dropsUncounted():
-		return limitedBy(limitRefusal, "this host: it drops what %s send, and nothing counts it.", p.ofBusy(s.Refused))
-	case clamped && p.isShareOfBusy(s.Clamped):
+		return limitedBy(limitRefusal, "this host: it drops what %s send, and nothing counts it.",
+			p.ofBusyText(s.Refused))
+	case clamped && p.manyOfBusy(s.Clamped):
 		return limitedBy(limitRoute, "this host: %s have the %s on their way that the route %s allows.",
-			p.ofBusy(s.Clamped), text.Counted(clamp.Metrics["cwnd"], "segment"), routeName(clamp))
+			p.ofBusyText(s.Clamped), text.Counted(clamp.Metrics["cwnd"], "segment"), routeName(clamp))
 	case early:
-		return limitedBy(LimitQueue, "this host: %s; %s have a minimum RTT of %s.", p.earlyDropText(codel), p.busy(),
-			millis(s.MinRTT))
+		return limitedBy(LimitQueue, "this host: %s; %s have a minimum RTT of %s.", p.earlyDropText(codel),
+			p.busyText(), millis(s.MinRTT))
 	}
 	return b, false
 }
@@ -120,18 +123,18 @@ func (p *patient) sendingLimit() (b Bottleneck, found bool) {
 	slow := p.slowPace()
 	switch {
 	case p.pathLoses():
-		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", p.ofBusy(s.Lossy))
+		return limitedBy(LimitPath, "the path: %s lose packets without a queue.", p.ofBusyText(s.Lossy))
 	case p.bufferBound() && p.sendBuffersSet():
 		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room, in buffers that do not grow.",
-			p.ofBusy(s.Buffer))
+			p.ofBusyText(s.Buffer))
 	case p.bufferBound():
-		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", p.ofBusy(s.Buffer))
+		return limitedBy(LimitBuffer, "this host's send buffers: %s wait for room.", p.ofBusyText(s.Buffer))
 	case p.receiverBound() && !p.scalesWindows():
 		return limitedBy(limitSetting,
 			"this host: with tcp_window_scaling off no window is above 64 KiB, and %s wait for one.",
-			p.ofBusy(s.Receiver))
+			p.ofBusyText(s.Receiver))
 	case p.receiverBound():
-		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", p.ofBusy(s.Receiver))
+		return limitedBy(limitReceiver, "the receivers: %s wait for a window.", p.ofBusyText(s.Receiver))
 	case slow.percent != 0 && s.Busy > 0:
 		return limitedBy(limitSetting, "this host: %s is %d, so fq sends %d %% of what TCP may have on its way in "+
 			"each round trip.", text.Short(slow.sysctl), slow.percent, slow.percent)
@@ -182,16 +185,16 @@ func (p *patient) otherLimit() (b Bottleneck, found bool) {
 		return Bottleneck{
 			Limit: limitUnknown,
 			Says: fmt.Sprintf("cannot be told: %s lose packets, of which %s may have dropped some.",
-				p.ofBusy(s.Lossy), p.mayDrop()),
+				p.ofBusyText(s.Lossy), p.mayDrop()),
 			Lacks:  "whether this server itself drops what connections lose is not known",
 			Try:    "weir doctor --listen 10s",
 			Remark: "while a download runs",
 		}, true
 	case 2*s.App >= s.Busy && capped >= costlyWork:
 		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send. %s used up its "+
-			"CPU time, if it is the one that sends.", p.busy(), s.App, upperFirst(group))
+			"CPU time, if it is the one that sends.", p.busyText(), s.App, upperFirst(group))
 	case 2*s.App >= s.Busy:
-		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", p.busy(),
+		return limitedBy(LimitProgram, "the programs: of %s, %d did not always have something to send.", p.busyText(),
 			s.App)
 	}
 	return b, false

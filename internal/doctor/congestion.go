@@ -39,7 +39,7 @@ func checkCongestionControl(p *patient) []Finding {
 	slices.Sort(others)
 	title := fmt.Sprintf("%d of %s use %s.", same, all, p.cc)
 	seen := "The others: " + cmp.Or(strings.Join(others, ", "), "not known") + "."
-	if _, set := p.deep.AtBoot(congestionControl); !set && !p.isNonDefault(congestionControl, p.cc) {
+	if _, set := p.deep.AtBoot(congestionControl); !set && !p.surelySet(congestionControl, p.cc) {
 		return fine(title, seen+" Their programs chose.")
 	}
 	return []Finding{{

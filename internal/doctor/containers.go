@@ -20,7 +20,7 @@ func checkContainers(p *patient) []Finding {
 	for _, name := range []string{congestionControl, tcpECN, notsentLowat, tcpRmem, tcpWmem} {
 		now := p.Sysctls[name].Value
 		s, ok := p.deep.AtBoot(name)
-		if ok && p.Leaves(name, s.Value, now) && !strings.HasPrefix(s.File, "/usr/") || p.isNonDefault(name, now) {
+		if ok && p.Leaves(name, s.Value, now) && !strings.HasPrefix(s.File, "/usr/") || p.surelySet(name, now) {
 			own = append(own, name)
 		}
 	}

@@ -70,11 +70,11 @@ func checks() []check {
 	return []check{
 		checkUplink, checkHostLimits, checkDeviceQueues, checkFirewallRules, checkTallies, checkInterrupts,
 		checkKernelFaults, checkQueue, checkIncoming, checkAQMWithoutRate, checkPathLoss, checkInterval, checkEnds,
-		checkCPU, checkTCPMemory, checkRelay, checkTunnelBuffer, checkMissing, checkRefusedSettings, checkUnreadFile,
-		checkNotSentLowat, checkMPTCP, checkBuffers, checkOtherUplinks, checkDefaultQdisc, checkRoutes, checkPacing,
-		checkFairness, checkRelayFairness, checkBackground, checkECN, checkOverriddenSettings, checkChangedSettings,
-		checkIdleFiles, checkQueueWriters, checkDepartureTimes, checkUdevNames, checkContainers, checkTunnels,
-		checkSYNCookies, checkCongestionControl, checkKernel,
+		checkCPUAndDevice, checkTCPMemory, checkRelay, checkTunnelBuffer, checkMissing, checkRefusedSettings,
+		checkUnreadFile, checkNotSentLowat, checkMPTCP, checkBuffers, checkOtherUplinks, checkDefaultQdisc,
+		checkRoutes, checkPacing, checkFairness, checkRelayFairness, checkBackground, checkECN,
+		checkOverriddenSettings, checkChangedSettings, checkIdleFiles, checkQueueWriters, checkDepartureTimes,
+		checkUdevNames, checkContainers, checkTunnels, checkSYNCookies, checkCongestionControl, checkKernel,
 	}
 }
 

@@ -1179,7 +1179,7 @@ func TestBesideAGoal(t *testing.T) {
 }
 
 // A rate is nearly what was sold where the goal that is kept says so, for this device or for none by its name.
-func TestSoldAlmost(t *testing.T) {
+func TestIsNearlyAllSold(t *testing.T) {
 	for text, want := range map[string]bool{
 		"rate = '50mbit'": true, "rate = '50.001mbit'": false, "rate = '40mbit'": true,
 		"dev = 'eth0'\nrate = '50mbit'": true, "dev = 'eth1'\nrate = '50mbit'": false, "dev = 'eth0'": false, "": false,
@@ -1188,7 +1188,7 @@ func TestSoldAlmost(t *testing.T) {
 		f := with(t, looked, func(f *host.Facts) {
 			f.Files = map[string]host.File{host.GoalFile: {Kind: host.Regular, Text: text}}
 		})
-		if got := examine(f).isNearlySold(49e6); got != want {
+		if got := examine(f).isNearlyAllSold(49e6); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

@@ -51,7 +51,7 @@ func checkEnds(p *patient) (found []Finding) {
 			Plain: "Downloads are as fast as those who receive them allow; this server is not the reason.",
 			Title: "Receivers hold connections back.",
 			Seen: fmt.Sprintf("%d of %s spent a fifth of their time or more waiting for the receiver's window %s.",
-				s.Receiver, busy, p.accountPeriod()),
+				s.Receiver, busy, p.accountPeriodText()),
 			Why:    "The limit is at the other end, and nothing that is set here changes it.",
 			Remark: "nothing here; those who receive would need larger windows",
 		})
@@ -107,8 +107,8 @@ func (p *patient) windowRoute() (r host.RouteMetrics, is bool) {
 	return r, is && 2*w.Maximum < w.Bound() && 2*w.Scale >= w.Bound()
 }
 
-// accountPeriod is the time that the connections' own accounts are of.
-func (p *patient) accountPeriod() string {
+// accountPeriodText is the time that the connections' own accounts are of.
+func (p *patient) accountPeriodText() string {
 	if p.deep.Listened > 0 {
 		return "in " + p.deep.Listened.String()
 	}

@@ -15,7 +15,7 @@ import (
 
 // checkHostLimits is about limits that this host itself sets, before anything is said of the path or of the other ends.
 func checkHostLimits(p *patient) (found []Finding) {
-	return append(append(p.droppingFilters(), p.emulated()...), append(p.boundFlows(), checkTCPSettings(p)...)...)
+	return append(append(p.droppingFilters(), p.emulated()...), append(p.boundFlows(), checkTCPSwitchedOff(p)...)...)
 }
 
 // policer is a filter that what leaves passes, and that drops, while busy connections wait in no queue and get about
@@ -37,7 +37,7 @@ func (p *patient) policer() (d host.Dropper, holds bool) {
 // outgoingDroppers are the filters that what leaves passes.
 func (p *patient) outgoingDroppers() (droppers []host.Dropper) {
 	for _, d := range p.deep.Droppers {
-		if p.egressPasses(d.Dev) && d.Parent != ingressFilters {
+		if p.onWayOut(d.Dev) && d.Parent != ingressFilters {
 			droppers = append(droppers, d)
 		}
 	}
@@ -50,15 +50,15 @@ func (p *patient) inwardPolicer() (d host.Dropper, holds bool) {
 	for _, d := range p.deep.Droppers {
 		s := p.deep.Sockets
 		about := s.Received > d.Rate/3 && s.Received < d.Rate/2*3
-		if p.egressPasses(d.Dev) && d.Parent == ingressFilters && d.Now > 0 && about && s.Receiving > 0 {
+		if p.onWayOut(d.Dev) && d.Parent == ingressFilters && d.Now > 0 && about && s.Receiving > 0 {
 			return d, true
 		}
 	}
 	return d, false
 }
 
-// egressPasses reports whether what leaves passes a device.
-func (p *patient) egressPasses(dev string) bool {
+// onWayOut reports whether what leaves passes a device.
+func (p *patient) onWayOut(dev string) bool {
 	return slices.ContainsFunc(p.links, func(l host.Link) bool { return l.Name == dev })
 }
 
@@ -104,7 +104,7 @@ func (p *patient) droppingFilters() (found []Finding) {
 			Plain: "A rule on this server " + what + ".",
 			Title: fmt.Sprintf("A filter on %s %s.", d.Dev, what),
 			Seen: fmt.Sprintf("%s: %s dropped by its action %s%s.", upperFirst(filterText(d)),
-				text.Counted(int(d.Drops), "packet"), d.Action, p.dropPeriod(d)),
+				text.Counted(int(d.Drops), "packet"), d.Action, p.dropPeriodText(d)),
 			Why: "A policer has no queue: TCP takes each drop for congestion, and gets less than the rate. It is " +
 				"this host's own, and no fault of the path.",
 			Remark: show + " shows it; a shaper with the same rate queues instead",
@@ -124,8 +124,8 @@ func (p *patient) droppingFilters() (found []Finding) {
 	return found
 }
 
-// dropPeriod says over which time a filter has dropped.
-func (p *patient) dropPeriod(d host.Dropper) string {
+// dropPeriodText says over which time a filter has dropped.
+func (p *patient) dropPeriodText(d host.Dropper) string {
 	if p.deep.Listened == 0 {
 		return " since it was made"
 	}
@@ -217,8 +217,8 @@ func (p *patient) boundFlows() []Finding {
 	return []Finding{f}
 }
 
-// checkTCPSettings is about what TCP may not do here, that every kernel does by itself.
-func checkTCPSettings(p *patient) (found []Finding) {
+// checkTCPSwitchedOff is about what TCP may not do here, that every kernel does by itself.
+func checkTCPSwitchedOff(p *patient) (found []Finding) {
 	for _, s := range []struct{ sysctl, without string }{
 		{windowScaling, "No connection can have more than 64 KiB on its way: 10 Mbit/s at 50 ms."},
 		{"net.ipv4.tcp_sack", "After a loss a sender has to guess what arrived, and sends much again."},

@@ -89,8 +89,8 @@ func hasNoEffect(file string, lines []host.Writer) Finding {
 // wouldHaveEffect reports whether a line that has no effect would have one: no other sets the same.
 func (p *patient) wouldHaveEffect(w host.Writer) bool {
 	if w.Sysctl == "" {
-		return w.Matches(p.link) && !slices.ContainsFunc(p.deep.Writers, func(other host.Writer) bool {
-			return other.Qdisc == w.Qdisc && other.Rate == w.Rate && other.Matches(p.link)
+		return w.MayMatch(p.link) && !slices.ContainsFunc(p.deep.Writers, func(other host.Writer) bool {
+			return other.Qdisc == w.Qdisc && other.Rate == w.Rate && other.MayMatch(p.link)
 		})
 	}
 	_, here := p.Sysctls[w.Sysctl]

@@ -205,7 +205,7 @@ func Elsewhere(g plan.Goal, f host.Facts) string {
 	}
 	s := p.deep.Sockets
 	root, _ := p.holder.Tree.Root()
-	try, _ := p.lowerRate()
+	try, _ := p.shapeLessAdvice()
 	why := "The provider passes less than this rate, or what is sent does not pass here"
 	if p.unshapedIngress() {
 		try, why = fmt.Sprintf("weir plan --rate %s --ingress RATE", p.goalRate()), "Incoming traffic is not shaped"
@@ -228,11 +228,11 @@ func Filtered(g plan.Goal, f host.Facts) (named []string) {
 	return named
 }
 
-// isShareOfBusy reports whether n are a quarter of the busy connections or more, which is no accident.
-func (p *patient) isShareOfBusy(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
+// manyOfBusy reports whether n are a quarter or more of the busy connections, which is no accident.
+func (p *patient) manyOfBusy(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Busy }
 
 // connectionsWait reports whether connections wait in a queue, wherever it is.
-func (p *patient) connectionsWait() bool { return p.isShareOfBusy(p.deep.Sockets.Queueing) }
+func (p *patient) connectionsWait() bool { return p.manyOfBusy(p.deep.Sockets.Queueing) }
 
 // knowsQueue reports whether the queue in which packets wait to leave is known.
 func (p *patient) knowsQueue() bool {
@@ -299,7 +299,7 @@ func (p *patient) waitAt(l host.Link) units.Duration {
 }
 
 // connectionsLose reports whether connections lose packets with an RTT near its minimum, wherever.
-func (p *patient) connectionsLose() bool { return p.isShareOfBusy(p.deep.Sockets.Lossy) }
+func (p *patient) connectionsLose() bool { return p.manyOfBusy(p.deep.Sockets.Lossy) }
 
 // pathLoses reports whether the path loses packets with no queue to blame, and nothing of this host's. Behind an own
 // shaper, filter or firewall rule what is lost may have been dropped here.
@@ -376,20 +376,20 @@ func (p *patient) belowRate() bool {
 		units.Rate(8*float64(p.enforcedStats().Recent.Bytes)/seconds) < threshold
 }
 
-func (p *patient) bufferBound() bool { return p.isShareOfBusy(p.deep.Sockets.Buffer) }
+func (p *patient) bufferBound() bool { return p.manyOfBusy(p.deep.Sockets.Buffer) }
 
-func (p *patient) receiverBound() bool { return p.isShareOfBusy(p.deep.Sockets.Receiver) }
+func (p *patient) receiverBound() bool { return p.manyOfBusy(p.deep.Sockets.Receiver) }
 
 // windowBound reports whether the windows that this host announces hold back what comes in.
-func (p *patient) windowBound() bool { return p.isShareOfReceiving(p.deep.Sockets.Window.Bound()) }
+func (p *patient) windowBound() bool { return p.manyOfReceiving(p.deep.Sockets.Window.Bound()) }
 
 // programsReadSlowly reports whether programs take what comes in too slowly.
 func (p *patient) programsReadSlowly() bool {
-	return p.isShareOfReceiving(p.deep.Sockets.Window.Unread)
+	return p.manyOfReceiving(p.deep.Sockets.Window.Unread)
 }
 
-// isShareOfReceiving is the same of the connections that bring data in.
-func (p *patient) isShareOfReceiving(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Receiving }
+// manyOfReceiving reports whether n are a quarter or more of the connections that bring data in.
+func (p *patient) manyOfReceiving(n int) bool { return n > 0 && 4*n >= p.deep.Sockets.Receiving }
 
 func (p *patient) incoming() string {
 	return text.Counted(p.deep.Sockets.Receiving, "incoming transfer")
@@ -401,7 +401,7 @@ func (p *patient) cpuShort() bool {
 }
 
 // paced reports whether connections are as fast as their programs want them to be at most.
-func (p *patient) paced() bool { return p.isShareOfBusy(p.deep.Sockets.Paced) && !p.connectionsWait() }
+func (p *patient) paced() bool { return p.manyOfBusy(p.deep.Sockets.Paced) && !p.connectionsWait() }
 
 // deviceFull reports whether the busy connections alone fill the uplink.
 func (p *patient) deviceFull() bool {

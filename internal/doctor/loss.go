@@ -50,7 +50,7 @@ func checkPathLoss(p *patient) []Finding {
 		return nil
 	}
 	seen := fmt.Sprintf("%d of %s sent %s of the bytes again %s, with an RTT near its minimum.", s.Lossy,
-		text.Counted(s.Busy, "busy connection"), share, p.accountPeriod())
+		text.Counted(s.Busy, "busy connection"), share, p.accountPeriodText())
 	evidence := evidence{Scenario: "scenarios/seeds/lossy-path.toml"}
 	if 2*s.LossyBBR >= s.Lossy {
 		return []Finding{{Code: "path-loses-packets-bbr", Severity: Fine, Evidence: evidence, Seen: seen,

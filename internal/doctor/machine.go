@@ -8,8 +8,8 @@ import (
 	"weir/internal/text"
 )
 
-// checkCPU is about limits of the host itself: its CPU, and its device.
-func checkCPU(p *patient) (found []Finding) {
+// checkCPUAndDevice is about limits of the host itself: its CPU, and its device.
+func checkCPUAndDevice(p *patient) (found []Finding) {
 	if p.cpuShort() {
 		waited := fmt.Sprintf("%.0f %%", 100*float64(p.deep.CPU))
 		short := Finding{

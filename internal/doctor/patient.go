@@ -93,8 +93,8 @@ func (p *patient) source(sysctl string) string {
 	return cmp.Or(kernel.SysctlOwner(p.Facts, sysctl), "read from "+host.SysctlPath(sysctl))
 }
 
-// isNonDefault reports whether no kernel has this value by itself.
-func (p *patient) isNonDefault(sysctl, now string) bool {
+// surelySet reports whether no kernel has this value by itself.
+func (p *patient) surelySet(sysctl, now string) bool {
 	switch sysctl {
 	case notsentLowat:
 		n, ok := p.lowat()

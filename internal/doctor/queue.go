@@ -98,7 +98,7 @@ func (p *patient) belowShaper(root qdisc.Qdisc) Finding {
 			"percent too high fills its queue.",
 		Evidence: evidence{Scenario: "scenarios/rules/framing.toml"},
 	}
-	f.Try, f.Remark = p.planned(p.lowerRate())
+	f.Try, f.Remark = p.planned(p.shapeLessAdvice())
 	if p.unshapedIngress() {
 		f.Code, f.Title = "queue-on-the-way-in", "The queue may be on the way in."
 		f.Plain = "Replies wait " + p.waitText() + " while others upload to this server."
@@ -133,8 +133,8 @@ func (p *patient) goalRate() units.Rate {
 	return units.Rate(told*float64(p.enforced())/1e5+0.5) * 1e5
 }
 
-// lowerRate is how to shape to less: by what each packet counts for, where that is the least, or by the rate.
-func (p *patient) lowerRate() (try, remark string) {
+// shapeLessAdvice is how to shape to less: by what each packet counts for, where that is the least, or by the rate.
+func (p *patient) shapeLessAdvice() (try, remark string) {
 	const lower = 0.98
 	rate := p.goalRate()
 	stack, _ := p.holder.Tree.Stack()

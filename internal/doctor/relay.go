@@ -57,7 +57,7 @@ func checkRelay(p *patient) []Finding {
 	if arriving != 0 {
 		f.Seen += fmt.Sprintf(" Incoming traffic is shaped to %s.", arriving)
 	}
-	harm := p.isNearlySold(rate) || p.connectionsWait() && p.waitsElsewhere()
+	harm := p.isNearlyAllSold(rate) || p.connectionsWait() && p.waitsElsewhere()
 	if rate != 0 && (arriving != 0 || !terminates(c) && !harm) {
 		if arriving == 0 {
 			f.Seen += " That is right as long as it is " + share(c) + " of what the provider sold, or less."
@@ -101,9 +101,9 @@ func share(c plan.Carried) string {
 	return "93 %"
 }
 
-// isNearlySold reports whether a rate is known to be nearly all that the provider sold, which the goal that is kept
+// isNearlyAllSold reports whether a rate is known to be nearly all that the provider sold, which the goal that is kept
 // says.
-func (p *patient) isNearlySold(rate units.Rate) bool {
+func (p *patient) isNearlyAllSold(rate units.Rate) bool {
 	const nearly = 0.98
 	goals, err := plan.ParseGoals(p.Files[host.GoalFile].Text)
 	return err == nil && slices.ContainsFunc(goals, func(g plan.Goal) bool {

@@ -85,7 +85,7 @@ func exceeding(r host.Rule) string {
 // have no room in a send buffer, which comes before.
 func (p *patient) dropsOwn() bool {
 	s := p.deep.Sockets
-	return p.deep.Listened > 0 && p.isShareOfBusy(s.Refused) && s.Refused > s.Buffer
+	return p.deep.Listened > 0 && p.manyOfBusy(s.Refused) && s.Refused > s.Buffer
 }
 
 // dropsUncounted reports whether this host drops some of what connections send now, and no queue and no filter counts

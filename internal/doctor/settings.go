@@ -33,15 +33,15 @@ func checkOverriddenSettings(p *patient) (found []Finding) {
 			Title: text.Short(name) + " is set by several, to different values.",
 			Seen: fmt.Sprintf("%s: %s wins %s; against it %s. Now: %s.", wins.Where(), wins.Value, among,
 				strings.Join(losers, "; "), p.Sysctls[name].Value),
-			Why:    p.winningLine(name),
+			Why:    p.winnerText(name),
 			Remark: "remove all lines but one",
 		})
 	}
 	return found
 }
 
-// winningLine says which of several lines of a setting is in force in the end.
-func (p *patient) winningLine(sysctl string) string {
+// winnerText says which of several lines of a setting is in force in the end.
+func (p *patient) winnerText(sysctl string) string {
 	yields, stays := p.otherSetters(sysctl)
 	wins, _ := p.deep.AtBoot(sysctl)
 	late := slices.ContainsFunc(stays, func(w host.Writer) bool { return w.Yields })
@@ -126,7 +126,7 @@ func checkChangedSettings(p *patient) (found []Finding) {
 		switch {
 		case ok && p.Takes(name, wins.Value, now).Refused == "" && !p.Leaves(name, wins.Value, now):
 			found = append(found, settingChanged(wins, now))
-		case !ok && p.isNonDefault(name, now):
+		case !ok && p.surelySet(name, now):
 			found = append(found, p.settingInNoFile(name, now))
 		}
 	}

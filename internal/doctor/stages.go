@@ -125,7 +125,7 @@ func (p *patient) tcpSettings() (saw, lacks string) {
 		return "", "net.ipv4.tcp_sack cannot be read"
 	}
 	var off []string
-	for _, f := range checkTCPSettings(p) {
+	for _, f := range checkTCPSwitchedOff(p) {
 		off = append(off, strings.TrimSuffix(f.Title, " is off."))
 	}
 	saw = "window scaling, SACK, timestamps and growing windows are on"

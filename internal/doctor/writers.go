@@ -29,13 +29,13 @@ func checkQueueWriters(p *patient) (found []Finding) {
 					"not stay.",
 				Try: "weir status", Remark: "tells what has drifted",
 			})
-		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.Matches(p.link):
+		case w.Qdisc == "" || w.By == "modules-load" || p.Qdiscs[w.Qdisc] == host.No || !w.MayMatch(p.link):
 		case w.Qdisc != root.Kind && w.Qdisc != queueOf(p.link) || w.Rate != 0 && w.Rate != p.link.Tree.Rate():
 			found = append(found, Finding{
 				Code: "queue-set-by-others", Severity: Notable,
 				Plain:  fmt.Sprintf("Something may replace the queue of %s: %s sets another.", p.link.Name, w.By),
 				Title:  fmt.Sprintf("%s sets %s on %s.", w.By, w.Queue(), w.Device()),
-				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, p.enforcedQueue(root.Kind)),
+				Seen:   fmt.Sprintf("%s; %s has %s now.", w.Where(), p.link.Name, p.queueText(root.Kind)),
 				Why:    "It does so " + w.When() + ", and takes the place of what is there.",
 				Remark: "remove the line, or what it competes with",
 			})
@@ -44,8 +44,8 @@ func checkQueueWriters(p *patient) (found []Finding) {
 	return found
 }
 
-// enforcedQueue is a discipline of the uplink with the rate that is enforced.
-func (p *patient) enforcedQueue(kind string) string {
+// queueText writes a discipline of the uplink with the rate that is enforced.
+func (p *patient) queueText(kind string) string {
 	return host.Writer{Qdisc: kind, Rate: p.link.Tree.Rate()}.Queue()
 }
 

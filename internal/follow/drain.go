@@ -74,7 +74,7 @@ func (f *Follower) queueStart(p point) float64 {
 	from, drained := p.at, f.phase == calm && (f.setAt-f.fellAt < just || f.wasCutFar && f.setAt-f.queueSeenAt < just)
 	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.at-max(0.3, 2*p.rtt); i-- {
 		o := f.seen[i]
-		if drained && o.known && o.leftAt-o.q-o.lag < f.setAt {
+		if drained && o.known && o.crossedAt-o.q-o.lag < f.setAt {
 			break
 		}
 		if from = o.at; o.known && o.q <= f.floor.level()+minProbedDelay/2 {
@@ -111,7 +111,7 @@ func (f *Follower) lookDraining(p point) string {
 		}
 		f.nextProbe = p.at + wait
 		f.floor.skip(p.at + 2*p.rtt)
-		return f.endDraining()
+		return f.drainedText()
 	case f.waitsElsewhere(p):
 		f.floor.raiseTo(p.at, p.q, f.noise(p))
 		f.foundRate = 0
@@ -142,8 +142,8 @@ func (f *Follower) lookDraining(p point) string {
 	return ""
 }
 
-// endDraining reports a queue that is gone.
-func (f *Follower) endDraining() string {
+// drainedText says what became of a queue that is gone.
+func (f *Follower) drainedText() string {
 	waited := fmt.Sprintf("packets waited %.3g ms", 1e3*f.maxWait)
 	if f.rate > f.rateBefore {
 		return "more was tried until " + waited
@@ -185,7 +185,7 @@ func (f *Follower) firstLookAfterFall() (at float64) {
 		if !o.known {
 			continue
 		}
-		if o.leftAt-o.q-o.lag < f.fellAt {
+		if o.crossedAt-o.q-o.lag < f.fellAt {
 			break
 		}
 		at, n = o.at, n+1
@@ -199,7 +199,7 @@ func (f *Follower) firstLookAfterFall() (at float64) {
 // wasIdle reports whether mostly nothing has waited here when that left which an estimate would be from.
 func (f *Follower) wasIdle(p point) bool {
 	empty, all := 0, 0
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.leftAt-p.q-max(0.2, p.rtt); i-- {
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].at > p.crossedAt-p.q-max(0.2, p.rtt); i-- {
 		if all++; !f.seen[i].full {
 			empty++
 		}
@@ -212,12 +212,12 @@ func (f *Follower) wasIdle(p point) bool {
 func (f *Follower) waitsElsewhere(p point) bool {
 	var q []float64
 	var all []crossing
-	for i := len(f.seen) - 1; i >= 0 && f.seen[i].leftAt-f.seen[i].q >= f.setAt; i-- { // what was sent since the cut
+	for i := len(f.seen) - 1; i >= 0 && f.seen[i].crossedAt-f.seen[i].q >= f.setAt; i-- { // what was sent since the cut
 		if o := f.seen[i]; o.known {
 			q, all = append(q, o.q), append(all, o.crossing)
 		}
 	}
-	if len(all) < 8 || all[0].leftAt-all[len(all)-1].leftAt < max(0.3, 2*p.rtt) {
+	if len(all) < 8 || all[0].crossedAt-all[len(all)-1].crossedAt < max(0.3, 2*p.rtt) {
 		return false
 	}
 	rate, off := linkRate(all)
@@ -227,7 +227,7 @@ func (f *Follower) waitsElsewhere(p point) bool {
 // drainedByItself reports whether our own cut explains less than half of the drop of the queue. On a link of the rate
 // that was found, a queue gets shorter by the share of that rate which is not sent.
 func (f *Follower) drainedByItself(p point) bool {
-	until := p.leftAt - p.q // when that left here which is acknowledged now
+	until := p.crossedAt - p.q // when that left here which is acknowledged now
 	less := max(0, until-f.setAt) * (1 - f.sentRate(f.setAt, until)/f.foundRate)
 	return f.isGone(p) && less < (f.maxWait-p.q)/2
 }

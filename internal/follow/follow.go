@@ -206,7 +206,7 @@ func (f *Follower) point(l Look) (p point, waits []wait) {
 		p.dropped += max(0, l.Dropped-f.dropped) * here / all
 		f.dropped = l.Dropped
 	}
-	return p, f.queueSeen(&p, l.Connections)
+	return p, f.readQueue(&p, l.Connections)
 }
 
 // wait is what a connection has seen of queues, in seconds.
@@ -217,10 +217,10 @@ type wait struct {
 	to      netip.Addr // of the client's network
 }
 
-// queueSeen says of a look what connections have seen of a queue beyond this host, if they have seen anything, and what
+// readQueue says of a look what connections have seen of a queue beyond this host, if they have seen anything, and what
 // each network has. The queue is what a quarter of the networks see less of: those that something else slows down see
 // more. A network sees what a quarter of its connections see less of.
-func (f *Follower) queueSeen(p *point, connections []Connection) (waits []wait) {
+func (f *Follower) readQueue(p *point, connections []Connection) (waits []wait) {
 	exact := false
 	for _, c := range connections {
 		t, known := f.recent.rtt(p.at, f.rate, c)
@@ -253,8 +253,8 @@ func (f *Follower) queueSeen(p *point, connections []Connection) (waits []wait) 
 	waits = perNetwork(waits)
 	w := waits[len(waits)/4]
 	p.q, p.rtt, p.lag, p.known = max(0, min(w.q, least)), max(1e-3, w.base), w.lag, true
-	p.leftAt = p.at - p.rtt - p.lag
-	p.leftBits = f.sentAt(p.leftAt - p.q)
+	p.crossedAt = p.at - p.rtt - p.lag
+	p.sentBits = f.sentAt(p.crossedAt - p.q)
 	return waits
 }
 
@@ -408,7 +408,7 @@ func (f *Follower) sentAt(t float64) float64 {
 
 // endPhase ends an event or a probe. The next probe may begin after a pause, in seconds.
 func (f *Follower) endPhase(p point, pause float64) {
-	f.noteUndisputed(p)
+	f.settleDispute(p)
 	f.phase, f.queueLooks, f.nextProbe = calm, 0, p.at+pause
 	if math.Abs(f.rate-f.movedRate) > movedShare*f.movedRate {
 		f.movedAt, f.movedRate = p.at, f.rate
@@ -424,7 +424,7 @@ func (f *Follower) probePauseFor(p point) float64 {
 func (f *Follower) clamp(r float64) float64 { return max(f.low, min(f.high, r)) }
 
 func (f *Follower) setRate(r float64, p point) {
-	r = f.clamp(max(r, f.minUndisputed(p.at)))
+	r = f.clamp(max(r, f.minWhileDisputed(p.at)))
 	if r < farFallShare*f.rate {
 		if p.at-f.fellAt > recentFallTime || f.fellFrom < f.rate {
 			f.fellFrom = f.rate

@@ -420,7 +420,7 @@ func TestOwnQueueBegins(t *testing.T) {
 }
 
 // What was sent while a queue drained says nothing of the link, if the rate was far below it then.
-func TestRisingAfterDrained(t *testing.T) {
+func TestQueueStartAfterDraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		deep bool
 		want float64
@@ -429,7 +429,7 @@ func TestRisingAfterDrained(t *testing.T) {
 		f.phase, f.wasCutFar, f.queueSeenAt, f.setAt = calm, c.deep, 10.1, 10.25
 		for i := range 5 {
 			at := 10.1 + float64(i)/10
-			f.seen = append(f.seen, point{departure: departure{at: at}, crossing: crossing{leftAt: at - .05}, q: .01,
+			f.seen = append(f.seen, point{departure: departure{at: at}, crossing: crossing{crossedAt: at - .05}, q: .01,
 				known: true})
 		}
 		if got := f.queueStart(point{departure: departure{at: 10.5}, rtt: .15}); math.Abs(got-c.want) > 1e-9 {

@@ -20,8 +20,8 @@ import (
 // before. That may also be an application's own rate, so it is tested: less is let go until the queue in front is gone.
 // Where it has become faster, nothing tells. So more is let go for a moment now and then.
 //
-// A tunnel makes packets larger or smaller between the link and the shaper. So the rate is the shaper's, the ceiling is
-// the link's, and size is what lies between the two.
+// A tunnel makes packets larger or smaller between the link and the shaper. So rate is the shaper's, linkRate is the
+// link's, and size is what lies between the two.
 type Inward struct {
 	low, high   float64 // bit/s, bounds of what it may say
 	rate        float64 // bit/s, that is set
@@ -40,7 +40,7 @@ type Inward struct {
 	rateAfter        float64 // bit/s, the rate for afterwards
 	flatIgnoredUntil float64 // seconds, until when a flat line tells nothing
 
-	tooHigh      float64 // bit/s, a rate that was too high
+	tooHighRate  float64 // bit/s, a rate that was too high
 	stepsDown    int     // steps since then
 	tooHighUntil float64 // seconds, until when it is not tried again
 	tooHighPause float64 // seconds, how long that was
@@ -119,7 +119,7 @@ func (f *Inward) settled() float64 {
 
 // Calm reports whether nothing is under way: no queue drains, and no more is let go than is thought to come. Nor is the
 // link thought to deliver less than may be set.
-func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.rateBeforeFall == 0 }
+func (f *Inward) Calm() bool { return !f.draining && !f.probing && f.linkRateBeforeFall == 0 }
 
 // Look takes what was seen, and says what is to be set and, if that is new, why.
 func (f *Inward) Look(l Look) (rate units.Rate, why string) {
@@ -170,7 +170,7 @@ func (f *Inward) lookAtStretches(at float64) string {
 		f.testFall(line, swing, at)
 		return slowerText(line)
 	}
-	if f.rateBeforeFall > 0 && !f.draining {
+	if f.linkRateBeforeFall > 0 && !f.draining {
 		return f.resolveDoubt(at)
 	}
 	if f.probing {
@@ -292,10 +292,10 @@ func (f *Inward) noteTooHigh(at float64) {
 	}
 	if f.stepsDown++; f.stepsDown == 1 {
 		f.tooHighPause = min(maxRetryPause, 2*f.tooHighPause)
-		if math.Abs(f.rate-f.tooHigh) > 2*stepDown*f.linkRate {
+		if math.Abs(f.rate-f.tooHighRate) > 2*stepDown*f.linkRate {
 			f.tooHighPause = retryPause // it is another rate than the last one that was
 		}
-		f.tooHigh = f.rate
+		f.tooHighRate = f.rate
 	}
 	f.tooHighUntil = at + f.tooHighPause
 }
@@ -308,7 +308,7 @@ func (f *Inward) drain(after, rate, at float64) {
 
 // giveUp ends the draining of a queue that has not drained.
 func (f *Inward) giveUp(at float64) {
-	if f.rateBeforeFall > 0 {
+	if f.linkRateBeforeFall > 0 {
 		f.undoFall(at)
 	} else {
 		f.linkRate, f.flatIgnoredUntil = f.toldRate, at+f.tooHighPause
@@ -316,10 +316,10 @@ func (f *Inward) giveUp(at float64) {
 	f.endPhase(at)
 }
 
-// endPhase is that of a queue that drains, or of a probe.
+// endPhase ends a drain or a probe, and sets the rate that stays.
 func (f *Inward) endPhase(at float64) {
 	r := f.settled()
-	f.draining, f.probing, f.rateBeforeFall = false, false, 0
+	f.draining, f.probing, f.linkRateBeforeFall = false, false, 0
 	f.setRate(r, at)
 }
 

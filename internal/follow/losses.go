@@ -45,9 +45,9 @@ func (f *Follower) countMissing(from, to float64) (beyond, usual, all float64) {
 	return beyond, all * (f.loss.usualLost + 1) / (f.loss.usualAll + 1000), all
 }
 
-// isShaperDry reports whether the shaper is empty since connections have lost packets, not for lack of something to
-// send.
-func (f *Follower) isShaperDry(p point) bool {
+// lossExplainsDryShaper reports whether the shaper is empty since connections have lost packets, not for lack of
+// something to send.
+func (f *Follower) lossExplainsDryShaper(p point) bool {
 	beyond, usual, _ := f.countMissing(p.at-max(0.3, 3*p.rtt), p.at)
 	return beyond >= 1 && beyond-usual > 3*math.Sqrt(usual)
 }

@@ -16,13 +16,13 @@ type move struct {
 	maxArrived float64 // bit/s, the most that has come meanwhile
 	movedAt    float64 // seconds, when the link was last found to have moved
 
-	rateBeforeFall float64 // bit/s, what it was thought to deliver before, while a fall is tested or cannot be
-	testTime       float64 // seconds, how long that may take
-	flatRate       float64 // bit/s, of the last fall, until more was let go and did not come
-	swing          float64 // by which share of that it was higher and lower, where the link is uneven
-	appRate        float64 // bit/s, a flat line that was an application's own
-	appRateUntil   float64 // seconds, until when that is remembered
-	appRateTime    float64 // seconds, how long it is next time
+	linkRateBeforeFall float64 // bit/s, what it was thought to deliver before, while a fall is tested or cannot be
+	testTime           float64 // seconds, how long that may take
+	flatRate           float64 // bit/s, of the last fall, until more was let go and did not come
+	swing              float64 // by which share of that it was higher and lower, where the link is uneven
+	appRate            float64 // bit/s, a flat line that was an application's own
+	appRateUntil       float64 // seconds, until when that is remembered
+	appRateTime        float64 // seconds, how long it is next time
 
 	probing      bool
 	hasRisen     bool    // more has come
@@ -134,7 +134,7 @@ func (f *Inward) isBelowLowest(line float64) bool { return testDrainShare*line/f
 func (f *Inward) setLowest(line, swing, at float64) string {
 	f.rateAfter = f.settled()
 	f.probing = false
-	f.rateBeforeFall, f.linkRate = f.linkRate, line
+	f.linkRateBeforeFall, f.linkRate = f.linkRate, line
 	f.flatRate, f.swing, f.sizeWhenFull, f.movedAt = line, swing, f.size, at
 	f.apply(f.low, at)
 	if line > f.low {
@@ -151,11 +151,11 @@ func (f *Inward) resolveDoubt(at float64) string {
 	switch {
 	case aboutShare*s.shaperBits/s.seconds > (1+f.swing)*f.linkRate/f.size:
 		f.rejectLine(at)
-		f.linkRate, f.rateBeforeFall, f.fullAt = f.rateBeforeFall, 0, at
+		f.linkRate, f.linkRateBeforeFall, f.fullAt = f.linkRateBeforeFall, 0, at
 		f.setRate(f.rateAfter, at)
 		return "more comes than the link seemed to deliver"
 	case f.fullAt == at:
-		f.rateBeforeFall = 0 // the lowest rate is one that it can have
+		f.linkRateBeforeFall = 0 // the lowest rate is one that it can have
 	}
 	return ""
 }
@@ -170,7 +170,7 @@ func (f *Inward) testFall(line, swing, at float64) {
 	if f.probing {
 		ratio = f.rateRatio
 	}
-	f.rateBeforeFall, f.linkRate, f.flatRate, f.swing, f.sizeWhenFull = f.linkRate, line, line, swing, f.size
+	f.linkRateBeforeFall, f.linkRate, f.flatRate, f.swing, f.sizeWhenFull = f.linkRate, line, line, swing, f.size
 	if line < fallShare*f.maxArrived { // else it may never have been faster
 		f.movedAt = at
 	}
@@ -179,11 +179,11 @@ func (f *Inward) testFall(line, swing, at float64) {
 	f.drain(min(ratio, (1-stepDown)/f.size)*line, to*line/f.size, at)
 }
 
-// undoFall is where less has not helped: it was an application.
+// undoFall takes a fall back where less has not helped: it was an application.
 func (f *Inward) undoFall(at float64) {
 	f.rejectLine(at)
-	f.rateAfter *= f.rateBeforeFall / f.linkRate
-	f.linkRate, f.swing, f.testTime = f.rateBeforeFall, 0, min(maxDrainTime, 2*f.testTime)
+	f.rateAfter *= f.linkRateBeforeFall / f.linkRate
+	f.linkRate, f.swing, f.testTime = f.linkRateBeforeFall, 0, min(maxDrainTime, 2*f.testTime)
 }
 
 // rejectLine records that a flat rate was an application's and not the link's.
@@ -194,19 +194,19 @@ func (f *Inward) rejectLine(at float64) {
 
 // maxDrainDuration is how long a queue may drain, in seconds.
 func (f *Inward) maxDrainDuration() float64 {
-	if f.rateBeforeFall > 0 {
+	if f.linkRateBeforeFall > 0 {
 		return f.testTime
 	}
 	return maxDrainTime
 }
 
-// noteRise is where more comes than the link was thought to deliver, in bit/s.
+// noteRise notes that more comes than the link was thought to deliver, in bit/s.
 func (f *Inward) noteRise(to, at float64) {
 	if to > (1+minMoveShare)*f.linkRate {
 		f.movedAt = at
 	}
 	f.linkRate, f.nextProbe = to, at
-	f.draining, f.rateBeforeFall = false, 0 // what stands in front would let no more come
+	f.draining, f.linkRateBeforeFall = false, 0 // what stands in front would let no more come
 	if f.rate < f.minRate() {
 		f.setRate(f.minRate(), at)
 	}
@@ -251,7 +251,7 @@ func (f *Inward) lookProbing(at float64) string {
 	if n >= some {
 		s := mergeStretches(f.seen[n-some:]...)
 		if here := s.shaperBits / s.seconds; here >= f.rate*(1-fullTolerance)-s.packets() {
-			return f.continueProbe(min(here, f.rate)*cmp.Or(f.sizeWhenFull, f.size), s.packets(), at)
+			return f.noteArrived(min(here, f.rate)*cmp.Or(f.sizeWhenFull, f.size), s.packets(), at)
 		}
 	}
 	if f.hasRisen { // as much as that came before, too: it may be all that senders have yet
@@ -284,8 +284,8 @@ func (f *Inward) lookProbing(at float64) string {
 	return ""
 }
 
-// continueProbe is where as much came as was let go, in bit/s.
-func (f *Inward) continueProbe(came, packets, at float64) string {
+// noteArrived notes that as much came as was let go, in bit/s, and tries still more unless that is all.
+func (f *Inward) noteArrived(came, packets, at float64) string {
 	if came > f.linkRate*(1+fullTolerance+f.swing)+packets {
 		if f.flatRate > 0 {
 			f.rejectLine(at)

@@ -42,14 +42,14 @@ func trimLooks[M departed](seen []M, from float64) []M {
 
 // crossing is the newest packet that is known to have crossed the link: when it left the queue in front of that, in
 // seconds, and how many bits had left this host when it did.
-type crossing struct{ leftAt, leftBits float64 }
+type crossing struct{ crossedAt, sentBits float64 }
 
 // linkRate is what the link carries while packets wait in front of it, in bit/s, and how far off the line are the bits
 // of single crossings (root mean square).
 func linkRate(all []crossing) (rate, off float64) {
 	when, came := make([]float64, len(all)), make([]float64, len(all))
 	for i, c := range all {
-		when[i], came[i] = c.leftAt, c.leftBits
+		when[i], came[i] = c.crossedAt, c.sentBits
 	}
 	line := stats.Fit(when, came)
 	return line.Slope, line.Off

@@ -110,7 +110,7 @@ func (f *Follower) lookProbing(p point) string {
 	switch {
 	case f.queueLooks >= 2 && (f.loss.beganAt == 0 || p.q > minQueueDelay): // else a policer that holds a packet or two
 		return f.cut(p, f.rateBefore)
-	case drops || f.loss.beganAt > 0 && f.foundNothing() || f.emptyLooks > 2 && f.isShaperDry(p):
+	case drops || f.loss.beganAt > 0 && f.foundNothing() || f.emptyLooks > 2 && f.lossExplainsDryShaper(p):
 		return f.endProbeAtPolicer(p, rate)
 	case f.emptyLooks > 2:
 		// Nobody asks for more, so that more cannot be tried. What was found free stays so. Where that is much, TCP

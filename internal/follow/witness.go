@@ -75,16 +75,18 @@ func (f *Follower) isDisputed() bool {
 	return false
 }
 
-// minUndisputed is the least rate that may be set at a time because packets wait, in bit/s: 0 where nobody disputes it.
-func (f *Follower) minUndisputed(at float64) float64 {
+// minWhileDisputed is the least rate that may be set at a time because packets wait, in bit/s: 0 where nobody disputes
+// it.
+func (f *Follower) minWhileDisputed(at float64) float64 {
 	if f.disputedAt == 0 || at-f.disputedAt > doubtTime {
 		return 0
 	}
 	return disputedShare * f.undisputedRate
 }
 
-// noteUndisputed takes the rate that is set for one that is sure, unless it is lower and somebody disputes why.
-func (f *Follower) noteUndisputed(p point) {
+// settleDispute takes the rate that is set for undisputed. Where it is lower and somebody disputes why, it raises it to
+// what may be set then.
+func (f *Follower) settleDispute(p point) {
 	switch fell := f.phase == draining && f.probeSteps == nil; {
 	case f.rate >= f.undisputedRate:
 		f.undisputedRate = f.rate
@@ -92,8 +94,8 @@ func (f *Follower) noteUndisputed(p point) {
 		if f.noteDispute(p); f.disputedAt == 0 {
 			f.undisputedRate = f.rate
 		}
-		f.rate = max(f.rate, f.clamp(f.minUndisputed(p.at)))
-	case f.phase == yielding && f.minUndisputed(p.at) == 0:
+		f.rate = max(f.rate, f.clamp(f.minWhileDisputed(p.at)))
+	case f.phase == yielding && f.minWhileDisputed(p.at) == 0:
 		f.undisputedRate = f.rate
 	}
 }

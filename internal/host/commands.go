@@ -97,7 +97,7 @@ type fileScan struct {
 	guards    guards
 	stops     stopFilter
 
-	// What ends what follows, and is not run: tc's commands and a text that a word ends, and one that a quote does.
+	// What ends what follows: the word of tc's commands, that of a text which is not run, and the quote of one.
 	commandsEnd, textEnd string
 	quote                byte
 }
@@ -143,11 +143,11 @@ func (f *fileScan) scanLine(w Writer, l string) {
 	if f.device != "" {
 		l = deviceVariable.ReplaceAllLiteralString(l, f.device)
 	}
-	if f.skips(w, l) {
+	if f.consumes(w, l) {
 		return
 	}
 	whole := l
-	l, runs := f.expand(l)
+	l, runs := f.localPart(l)
 	if !runs {
 		return
 	}
@@ -169,8 +169,9 @@ func (f *fileScan) scanLine(w Writer, l string) {
 	}
 }
 
-// skips reports whether a line is part of a text that an earlier one began. What it tells tc is noted.
-func (f *fileScan) skips(w Writer, l string) bool {
+// consumes takes a line that is part of a text which an earlier one began, and reports whether it is. What it tells tc
+// is noted.
+func (f *fileScan) consumes(w Writer, l string) bool {
 	switch {
 	case f.commandsEnd != "":
 		if l == f.commandsEnd {
@@ -192,9 +193,9 @@ func (f *fileScan) skips(w Writer, l string) bool {
 	return true
 }
 
-// expand puts the values of variables into a line, and leaves what is run on this host; false if all of it runs only
-// when something ends.
-func (f *fileScan) expand(l string) (left string, runs bool) {
+// localPart leaves of a line what is run on this host, with the values of variables; false if all of it runs only when
+// something ends.
+func (f *fileScan) localPart(l string) (left string, runs bool) {
 	hook := f.by == "dhclient" || f.by == "dhcpcd" || f.by == "hotplug"
 	if f.execution == execFile || f.execution == execRunParts || hook {
 		l = f.guards.expand(l)

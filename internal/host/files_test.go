@@ -60,7 +60,7 @@ func FuzzParseFile(f *testing.F) {
 }
 
 // A journal says which files to write: it may name none but these.
-func TestKeeps(t *testing.T) {
+func TestIsKeptFile(t *testing.T) {
 	for name, want := range map[string]bool{
 		GoalFile: true, SysctlFile: true, UnitFile: true, UnitLink: true, UdevFile: true,
 		"/etc/init.d/weir": true, "/etc/runlevels/default/weir-follow": true, "/etc/init.d/ssh": false,

@@ -54,7 +54,7 @@ func readLinks(f *Facts) error {
 	for _, link := range links {
 		l := readLink(link, trees[link.Attrs().Index], addrs, tool, names)
 		if l.Parent == "" && l.Tunnel() != "" && link.Attrs().NetNsID < 0 {
-			l.Parent = tunnelDevice(h, link, names)
+			l.Parent = deviceBelowTunnel(h, link, names)
 		}
 		f.Links = append(f.Links, l)
 	}
@@ -81,9 +81,9 @@ func linkNames(links []netlink.Link) map[int]string {
 	return names
 }
 
-// tunnelDevice is the device by which the kernel sends a tunnel's packets; "" where it is bound to none, and has no
-// single other end, or no route.
-func tunnelDevice(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
+// deviceBelowTunnel is the device by which the kernel sends a tunnel's packets; "" where it is bound to none, and has
+// no single other end, or no route.
+func deviceBelowTunnel(h *netlink.Handle, tunnel netlink.Link, names map[int]string) string {
 	if vxlan, ok := tunnel.(*netlink.Vxlan); ok && vxlan.VtepDevIndex != 0 {
 		return names[vxlan.VtepDevIndex]
 	}
@@ -121,8 +121,8 @@ func remoteOf(tunnel netlink.Link) net.IP {
 	return nil
 }
 
-// placeLink is which device a link is, and what it is made on.
-func placeLink(link netlink.Link, names map[int]string) Link {
+// linkIdentity tells which device a link is, and what it is made on.
+func linkIdentity(link netlink.Link, names map[int]string) Link {
 	a := link.Attrs()
 	l := Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Master: names[a.MasterIndex]}
 	if link.Type() != "device" {
@@ -140,7 +140,7 @@ func placeLink(link netlink.Link, names map[int]string) Link {
 // readLink makes a Link of what the kernel and the driver say of a device.
 func readLink(link netlink.Link, tree qdisc.Tree, addrs []netlink.Addr, tool ethtool, names map[int]string) Link {
 	a := link.Attrs()
-	l := placeLink(link, names)
+	l := linkIdentity(link, names)
 	// Many virtual devices have no notion of a carrier; "unknown" is up.
 	l.Up = a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown
 	l.MTU, l.TxQueues, l.GSOBytes, l.GSOSegs = a.MTU, a.NumTxQueues, int(a.GSOMaxSize), int(a.GSOMaxSegs)

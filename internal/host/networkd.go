@@ -80,13 +80,13 @@ func (m Match) mayMatch(l Link) bool {
 	kind := networkdType(l)
 	hasKind := func(name string) bool { return !slices.Contains(cards, name) }
 	wireless := l.Kind != "" && m.Type != "" && !slices.ContainsFunc(strings.Fields(m.Type), hasKind)
-	return nameMatches(m.Dev, l.Name) && (l.MAC == "" || nameMatches(m.MAC, l.MAC)) &&
-		(kind == "" || nameMatches(m.Type, kind)) && !wireless && nameMatches(m.Kind, l.Kind) &&
-		(l.Driver == "" || nameMatches(m.Driver, l.Driver))
+	return nameMayMatch(m.Dev, l.Name) && (l.MAC == "" || nameMayMatch(m.MAC, l.MAC)) &&
+		(kind == "" || nameMayMatch(m.Type, kind)) && !wireless && nameMayMatch(m.Kind, l.Kind) &&
+		(l.Driver == "" || nameMayMatch(m.Driver, l.Driver))
 }
 
-// matches reports whether a device is meant for certain.
-func (m Match) matches(l Link) bool {
+// surelyMatches reports whether a device is meant for certain.
+func (m Match) surelyMatches(l Link) bool {
 	unknown := m.MAC != "" && l.MAC == "" || m.Type != "" && networkdType(l) == "" || m.Driver != "" && l.Driver == ""
 	return !m.empty() && !m.More && !unknown && m.mayMatch(l)
 }

@@ -45,7 +45,7 @@ func (r *Routes) Links() (all []Link, err error) {
 	}
 	names := linkNames(links)
 	for _, link := range links {
-		all = append(all, placeLink(link, names))
+		all = append(all, linkIdentity(link, names))
 	}
 	return all, nil
 }

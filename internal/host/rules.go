@@ -258,9 +258,9 @@ func (r *ruleReader) readExpression(name string, data []byte) {
 		if nftAttribute(data, register) != nil && number32(data, register) == verdictRegister {
 			r.decides, r.verdicts = true, nftName(nftAttribute(data, set))
 		}
-		r.dropCounter()
+		r.forgetCounter()
 	case "cmp", "range", "match": // a counter before it counts what the rule does not mean, too
-		r.dropCounter()
+		r.forgetCounter()
 	case "counter":
 		r.Counted, r.Dropped, r.counter = true, bigEndian(nftAttribute(data, countedPackets)), ""
 	case "objref":
@@ -291,8 +291,8 @@ func (r *ruleReader) readExpression(name string, data []byte) {
 	}
 }
 
-// dropCounter forgets the rule's counter.
-func (r *ruleReader) dropCounter() { r.Counted, r.Dropped, r.counter = false, 0, "" }
+// forgetCounter forgets the rule's counter.
+func (r *ruleReader) forgetCounter() { r.Counted, r.Dropped, r.counter = false, 0, "" }
 
 // queueToProgram hands the packet to a program, which may do anything.
 func (r *ruleReader) queueToProgram() { r.decides, r.Limit = true, cmp.Or(r.Limit, "queue") }
@@ -374,7 +374,7 @@ func (r *ruleReader) readLimit(name string, data []byte) {
 	}
 	if limits || chance {
 		r.Limit, r.Rate, r.byChance = name, rate, chance
-		r.dropCounter()
+		r.forgetCounter()
 	}
 }
 
@@ -418,14 +418,14 @@ func (r *ruleReader) readCondition(name string, data []byte) {
 			return within == (number32(data, operator) == equal)
 		})
 	case "cmp":
-		r.readCompare(data)
+		r.readComparison(data)
 	case "match":
 		const info = 3 // NFTA_MATCH_INFO
 		r.readMatch(nftName(nftAttribute(data, expressionName)), nftAttribute(data, info))
 	}
 }
 
-// readMatch is one of iptables's (include/uapi/linux/netfilter/xt_*.h).
+// readMatch reads one of iptables's matches (include/uapi/linux/netfilter/xt_*.h).
 func (r *ruleReader) readMatch(name string, info []byte) {
 	switch name {
 	case "icmp", "icmp6":
@@ -463,7 +463,7 @@ func (r *ruleReader) established(meets bool) {
 
 func (r *ruleReader) load(f field, offset int) { r.loaded, r.offset, r.mask = f, offset, nil }
 
-// readPayload is a load of bytes of the packet.
+// readPayload reads a load of bytes of the packet.
 func (r *ruleReader) readPayload(data []byte) {
 	const base, offset, size = 2, 3, 4     // NFTA_PAYLOAD_*
 	const network, transport = 1, 2        // NFT_PAYLOAD_*_HEADER
@@ -482,8 +482,8 @@ func (r *ruleReader) readPayload(data []byte) {
 	}
 }
 
-// readCompare is a comparison with what was loaded.
-func (r *ruleReader) readCompare(data []byte) {
+// readComparison reads a comparison with what was loaded.
+func (r *ruleReader) readComparison(data []byte) {
 	const operator, value = 2, 3 // NFTA_CMP_*
 	const equal, unequal, less, lessOrEqual, more, moreOrEqual = 0, 1, 2, 3, 4, 5
 	with, asked := nftAttribute(nftAttribute(data, value), dataValue), number32(data, operator)

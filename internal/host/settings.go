@@ -113,9 +113,9 @@ func (t *tree) loaderFiles() (files []loaderFile) {
 
 // settings are the lines of all files. With last, something has sysctl(8) read /etc/sysctl.conf after the loader.
 func (t *tree) settings(loader string, last bool) []Setting {
-	all := t.commandLine()
+	files, all := t.loaderFiles(), t.commandLine()
 	var boot, manual winners
-	for _, f := range t.loaderFiles() {
+	for _, f := range files {
 		target, _ := t.resolve(f.path)
 		lines := parseSysctls(t.read(f.path))
 		// A line is where it can be edited.

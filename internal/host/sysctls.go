@@ -148,7 +148,7 @@ func (f Facts) Leaves(name, value, now string) bool {
 func (f Facts) knob(name string) (knob, bool) {
 	all := knobs()
 	i := slices.IndexFunc(all, func(k knob) bool {
-		return k.name == name && (k.until == [2]int{} || !f.isAtLeast(k.until[0], k.until[1]))
+		return k.name == name && (k.until == [2]int{} || !f.kernelIsAtLeast(k.until[0], k.until[1]))
 	})
 	if i < 0 {
 		return knob{}, false
@@ -156,8 +156,8 @@ func (f Facts) knob(name string) (knob, bool) {
 	return all[i], true
 }
 
-// isAtLeast reports whether the kernel is of a version, or of a later one.
-func (f Facts) isAtLeast(major, minor int) bool {
+// kernelIsAtLeast reports whether the kernel is of a version, or of a later one.
+func (f Facts) kernelIsAtLeast(major, minor int) bool {
 	var now, below int
 	if n, _ := fmt.Sscanf(f.Kernel, "%d.%d", &now, &below); n != 2 {
 		return false

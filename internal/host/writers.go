@@ -58,21 +58,21 @@ const (
 // Where says where it is, as compilers do: "FILE:LINE".
 func (w Writer) Where() string { return location(w.File, w.Line) }
 
-// Matches reports whether the queue that it sets could be this device's. What OpenVPN and pppd hand to a script is the
+// MayMatch reports whether the queue that it sets could be this device's. What OpenVPN and pppd hand to a script is the
 // name of a tunnel.
-func (w Writer) Matches(l Link) bool {
+func (w Writer) MayMatch(l Link) bool {
 	tunnel := (w.By == "OpenVPN" || w.By == "ppp") && strings.Contains(w.Dev, "$")
 	if w.Match != nil && (!w.Match.mayMatch(l) || w.OverriddenBy(l) != "") {
 		return false
 	}
-	return nameMatches(w.Dev, l.Name) && (l.MAC == "" || nameMatches(w.MAC, l.MAC)) &&
-		(!tunnel || nameMatches("tun* tap* ppp*", l.Name))
+	return nameMayMatch(w.Dev, l.Name) && (l.MAC == "" || nameMayMatch(w.MAC, l.MAC)) &&
+		(!tunnel || nameMayMatch("tun* tap* ppp*", l.Name))
 }
 
 // OverriddenBy is the file of networkd's that is for this device, and because of which the writer's, which is read
 // later and means it too, is not; "" if there is none.
 func (w Writer) OverriddenBy(l Link) string {
-	i := slices.IndexFunc(w.Before, func(m Match) bool { return m.matches(l) })
+	i := slices.IndexFunc(w.Before, func(m Match) bool { return m.surelyMatches(l) })
 	if i < 0 || w.Match == nil || !w.Match.mayMatch(l) {
 		return ""
 	}
@@ -80,13 +80,13 @@ func (w Writer) OverriddenBy(l Link) string {
 }
 
 // WaitsFor reports whether it waits for a name that could be this device's.
-func (w Writer) WaitsFor(dev string) bool { return w.Name != "" && nameMatches(w.Name, dev) }
+func (w Writer) WaitsFor(dev string) bool { return w.Name != "" && nameMayMatch(w.Name, dev) }
 
-// nameMatches reports whether what a file has for a name could mean a device: patterns, or what a script or udev fills
+// nameMayMatch reports whether what a file has for a name could mean a device: patterns, or what a script or udev fills
 // in.
-func nameMatches(written, dev string) bool {
+func nameMayMatch(written, dev string) bool {
 	if others, ok := strings.CutPrefix(written, "!"); ok { // systemd.network(5), [Match]
-		return !nameMatches(others, dev)
+		return !nameMayMatch(others, dev)
 	}
 	return written == "" || strings.ContainsAny(written, "$%{") ||
 		slices.ContainsFunc(strings.Fields(written), func(pattern string) bool {

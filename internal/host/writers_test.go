@@ -386,7 +386,7 @@ func told(w Writer) string {
 }
 
 // What OpenVPN and pppd hand to a script is the name of a tunnel.
-func TestMeans(t *testing.T) {
+func TestMayMatch(t *testing.T) {
 	for _, c := range []struct {
 		by, written, dev string
 		want             bool
@@ -400,7 +400,7 @@ func TestMeans(t *testing.T) {
 		{"OpenVPN", "eth0", "eth0", true},
 		{"wg-quick", "wg0", "eth0", false},
 	} {
-		if got := (Writer{By: c.by, Dev: c.written}).Matches(Link{Name: c.dev}); got != c.want {
+		if got := (Writer{By: c.by, Dev: c.written}).MayMatch(Link{Name: c.dev}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -454,7 +454,7 @@ func TestOtherDevices(t *testing.T) {
 		{"etc/systemd/network/a.network", "[Match]\nType=ether\n[CAKE]\n", Link{Name: "eth0", Kind: "veth"}, true},
 	} {
 		w := settings(fstest.MapFS{c.name: executable(c.text + "\n")}).Writers
-		if len(w) != 1 || w[0].Matches(c.link) != c.want {
+		if len(w) != 1 || w[0].MayMatch(c.link) != c.want {
 			t.Errorf("%s, %s: %+v, want %v", c.text, c.link.Name, w, c.want)
 		}
 	}
@@ -490,7 +490,7 @@ func TestCards(t *testing.T) {
 	} {
 		d := settings(fstest.MapFS{c.name: file(c.text)})
 		if got := sets(d.Writers); got != c.want || slices.ContainsFunc(d.Writers,
-			func(w Writer) bool { return w.Matches(card) != c.means }) {
+			func(w Writer) bool { return w.MayMatch(card) != c.means }) {
 			t.Errorf("%s %q: %+v, want %q, %v", c.name, c.text, d.Writers, c.want, c.means)
 		}
 	}
@@ -886,7 +886,7 @@ func TestNetworkdFiles(t *testing.T) {
 	} {
 		d := settings(c.files)
 		all := append(slices.Clone(d.Writers), d.Idle...)
-		sets := slices.ContainsFunc(d.Writers, func(w Writer) bool { return w.Matches(card) && w.Qdisc == "cake" })
+		sets := slices.ContainsFunc(d.Writers, func(w Writer) bool { return w.MayMatch(card) && w.Qdisc == "cake" })
 		idle, taken := "", ""
 		for _, w := range all {
 			idle += w.Idle

@@ -114,7 +114,7 @@ func queueOwner(f host.Facts, dev string) string {
 		return "the kernel made it by itself"
 	case f.Deep != nil:
 		for _, w := range slices.Backward(f.Deep.Writers) {
-			if w.Qdisc == root.Kind && w.By != "modules-load" && w.Matches(link) {
+			if w.Qdisc == root.Kind && w.By != "modules-load" && w.MayMatch(link) {
 				return fmt.Sprintf("set by %s, %s", w.By, w.Where())
 			}
 		}

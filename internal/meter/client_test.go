@@ -72,7 +72,7 @@ func TestSeldom(t *testing.T) {
 }
 
 // A certificate that is not trusted is said to be that, and why: it is no server without TLS.
-func TestDistrusts(t *testing.T) {
+func TestExplainDistrust(t *testing.T) {
 	of := func(names ...string) *x509.Certificate { return &x509.Certificate{DNSNames: names} }
 	for _, c := range []struct {
 		err       error

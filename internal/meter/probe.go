@@ -128,7 +128,7 @@ func (p *Probes) minRTT() (rtt float64) {
 	return rtt
 }
 
-func (p *Probes) newestAt() float64 {
+func (p *Probes) newestRTT() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
@@ -388,7 +388,7 @@ func (p *connectProbe) run(ctx context.Context) error {
 			}
 			again := sentAgain(c)
 			c.Close()
-			if !again || p.newestAt() >= 500 {
+			if !again || p.newestRTT() >= 500 {
 				p.Answer(n, now)
 			}
 		})

@@ -210,7 +210,7 @@ func TestWarnOfLittle(t *testing.T) {
 }
 
 // A burst that a provider lets pass is not taken for its rate; what merely varies is no fall.
-func TestFell(t *testing.T) {
+func TestFindFall(t *testing.T) {
 	load := func(seconds ...float64) (bins []float64) {
 		for _, mbit := range seconds {
 			for range 10 {

@@ -33,7 +33,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-func TestSteady(t *testing.T) {
+func TestHasSettled(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		want   bool

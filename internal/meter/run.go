@@ -193,7 +193,7 @@ func (m *Session) span(ctx context.Context, name string, d time.Duration, flows 
 		for _, f := range flows {
 			sum += f.rec.Bytes()
 		}
-		p := Progress{Phase: name, RTT: m.Prober.newestAt(), All: m.Time,
+		p := Progress{Phase: name, RTT: m.Prober.newestRTT(), All: m.Time,
 			Elapsed: time.Since(m.Prober.began), Goodput: speed.look(time.Now(), sum)}
 		m.Progress(p)
 	}

@@ -122,7 +122,7 @@ func TestOutrunByLoss(t *testing.T) {
 }
 
 // CAKE's memory is 0.4 s of the rate in packets' memory, in whole MiB, and no less than 4.
-func TestOwnMemory(t *testing.T) {
+func TestMemoryLimit(t *testing.T) {
 	for rate, want := range map[units.Rate]units.Size{
 		1e6: 4 << 20, 50e6: 4 << 20, 52e6: 4 << 20, 53e6: 5 << 20, 100e6: 8 << 20, 200e6: 16 << 20, 200e6 + 1: 0,
 		1e9: 0,
@@ -220,7 +220,7 @@ func TestUdevRules(t *testing.T) {
 }
 
 // What a framing is, in words.
-func TestDescribed(t *testing.T) {
+func TestFramingText(t *testing.T) {
 	if got := framingText(qdisc.Framing{Overhead: 38}); got != "38 bytes more than its IP part" {
 		t.Error(got)
 	}

@@ -380,7 +380,7 @@ func rivals(dev string, want kernel.Queue, f host.Facts) (notes []Note) {
 		link.Name = dev
 	}
 	for _, w := range f.Deep.Writers {
-		if w.Qdisc == "" || w.By == "modules-load" || f.Qdiscs[w.Qdisc] == host.No || !w.Matches(link) {
+		if w.Qdisc == "" || w.By == "modules-load" || f.Qdiscs[w.Qdisc] == host.No || !w.MayMatch(link) {
 			continue
 		}
 		rate := slices.ContainsFunc(want.Stack, func(s qdisc.Spec) bool { return qdisc.Rate(s) == w.Rate })

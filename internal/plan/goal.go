@@ -105,11 +105,11 @@ func fieldOf[T comparable](f Field, at func(*Goal) *T, parse func(string) (T, er
 
 // Fields is the table of all that a goal can say. Options, files, completions and their documents follow it.
 func Fields() []Field {
-	word := nonEmpty("no value is given")
+	word := parseNonEmpty("no value is given")
 	return []Field{
 		fieldOf(Field{Name: "dev", Type: "device", Help: "`device` of the uplink (default: the default route's)",
 			Suggests: DeviceNames},
-			func(g *Goal) *string { return &g.Dev }, nonEmpty("no device is named")),
+			func(g *Goal) *string { return &g.Dev }, parseNonEmpty("no device is named")),
 		rateField(),
 		followField(),
 		fieldOf(Field{Name: "ingress", Type: "rate", Quantity: true,
@@ -159,7 +159,7 @@ func Fields() []Field {
 		fieldOf(Field{Name: "qdisc", Type: "queue", Seldom: true,
 			Help:     "another `queue`, as tc writes it: \"htb rate 49mbit | fq_codel\"",
 			Suggests: func(host.Facts) []string { return qdisc.Kinds() }},
-			func(g *Goal) *string { return &g.Qdisc }, nonEmpty("no queue is named")),
+			func(g *Goal) *string { return &g.Qdisc }, parseNonEmpty("no queue is named")),
 		fieldOf(Field{Name: "recipe", Type: "string", Values: recipeNames(), Seldom: true,
 			Help: "a published recipe by `name`: " + strings.Join(recipeNames(), ", ")},
 			func(g *Goal) *string { return &g.Recipe }, word),
@@ -229,8 +229,8 @@ func followField() Field {
 	return f.unless(Goal.Unknown)
 }
 
-// nonEmpty reads a text that has to say something: an empty one is a variable that nobody has set.
-func nonEmpty(otherwise string) func(string) (string, error) {
+// parseNonEmpty reads a text that has to say something: an empty one is a variable that nobody has set.
+func parseNonEmpty(otherwise string) func(string) (string, error) {
 	return func(s string) (string, error) {
 		if strings.TrimSpace(s) == "" {
 			return "", errors.New(otherwise)

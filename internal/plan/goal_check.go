@@ -155,7 +155,7 @@ func (g Goal) device(f host.Facts) (host.Link, error) {
 		}
 	}
 	link, ok := f.Link(name)
-	switch at, _, err := outermostDevice(f, name); {
+	switch at, _, err := deviceBelow(f, name); {
 	case ok && link.Kind == "bridge" && g.Rate != 0 && err == nil && at != name:
 		return link, &hint.Error{What: name + " is a bridge: what goes from port to port does not pass its queue",
 			Try: "--dev " + at + ", by which all of it leaves"}

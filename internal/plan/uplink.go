@@ -20,7 +20,7 @@ func Uplink(f host.Facts) (dev, why string, err error) {
 	dev = f.Uplink
 	for seen := []string{}; !slices.Contains(seen, dev); {
 		seen = append(seen, dev)
-		below, because, err := outermostDevice(f, dev)
+		below, because, err := deviceBelow(f, dev)
 		if err != nil {
 			return "", "", err
 		}
@@ -40,8 +40,8 @@ func WayOut(f host.Facts) string {
 	return f.Uplink
 }
 
-// outermostDevice is the device by which all leaves that goes by another; the same if that is it.
-func outermostDevice(f host.Facts, name string) (dev, why string, err error) {
+// deviceBelow is the device by which all leaves that goes by another; the same if that is it.
+func deviceBelow(f host.Facts, name string) (dev, why string, err error) {
 	link, there := f.Link(name)
 	choose := func(what string, names []string) error {
 		return &hint.Error{What: what, Try: "--dev, one of: " + strings.Join(names, ", ")}

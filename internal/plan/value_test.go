@@ -101,7 +101,7 @@ func stacked(t *testing.T, text string) qdisc.Stack {
 }
 
 // One setting for two goals is the larger of two buffers, each of the three sizes by itself, and else has to agree.
-func TestLarger(t *testing.T) {
+func TestLargerValue(t *testing.T) {
 	for _, c := range []struct {
 		name, a, b, want string
 		ok               bool

@@ -174,12 +174,12 @@ func (r *Reader) diagnose() (*Diagnosis, error) {
 	}
 	r.registered = facts.Congestion.Registered != ""
 	link, _ := facts.Link(watchedDevice(facts, r.dev))
-	r.out.follow(link)
+	r.out.setLink(link)
 	ifb, there := facts.Link(link.Redirect)
 	if !there {
 		ifb = host.Link{}
 	}
-	r.in.follow(ifb)
+	r.in.setLink(ifb)
 	r.unread = ""
 	for _, u := range facts.Deep.Unknown {
 		if u.What == "live connections" {
@@ -212,8 +212,8 @@ func (r *Reader) look() *live.Result {
 	return &result
 }
 
-// follow says which link it is. Another one starts anew.
-func (d *device) follow(l host.Link) {
+// setLink says which link it is. Another one starts anew.
+func (d *device) setLink(l host.Link) {
 	if l.Index != d.link.Index || l.Name != d.link.Name {
 		*d = device{}
 	}

@@ -65,7 +65,7 @@ func (s State) Verdict() Verdict {
 			"or tin of the queue, sends no more.", of, used)}
 	case held >= always:
 		return Verdict{Yes, fmt.Sprintf("Yes: packets waited here at %s%s. The queue never drains.", of, used)}
-	case elsewhere && (held <= seldom || s.waitsElsewhere(w)): // between two bursts a queue is empty when doctor looks
+	case elsewhere && (held <= seldom || s.waitsMuchLonger(w)): // between two bursts a queue is empty when doctor looks
 		return Verdict{No, fmt.Sprintf("No: connections wait, and packets waited here at %s. It is %s", of,
 			s.Doctor.Bottleneck.Says)}
 	case held > seldom:
@@ -78,8 +78,8 @@ func (s State) Verdict() Verdict {
 		"another network.", of, used)}
 }
 
-// waitsElsewhere reports whether connections wait much longer than anything did in this queue.
-func (s State) waitsElsewhere(w Second) bool {
+// waitsMuchLonger reports whether connections wait much longer than anything did in this queue.
+func (s State) waitsMuchLonger(w Second) bool {
 	const much = 4                                       // times
 	here := 8e3 * float64(w.Backlog) / float64(w.Shaped) // ms, the most
 	return w.Shaped > 0 && s.Clients.All.Added.P50 > much*here

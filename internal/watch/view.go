@@ -89,7 +89,7 @@ func (v View) Lines(s State) []string {
 	return all
 }
 
-// wrapLines are lines with what does not fit below them.
+// wrapLines puts what does not fit in a line below it.
 func (v View) wrapLines(lines []string) (all []string) {
 	for _, line := range lines {
 		all = append(all, text.Wrap("", "  ", line, v.Width)...)

@@ -267,12 +267,12 @@ func (s *State) Add(e Event) {
 		s.Goal = *e.Goal
 	}
 	if e.Followed != nil {
-		s.Goal.Followed = s.currentRates(e.Followed)
+		s.Goal.Followed = s.withCurrentRates(e.Followed)
 	}
 }
 
-// currentRates is what is followed, with the rates that the queues have now.
-func (s State) currentRates(all []presence.Queue) []presence.Queue {
+// withCurrentRates is what is followed, with the rates that the queues have now.
+func (s State) withCurrentRates(all []presence.Queue) []presence.Queue {
 	all = slices.Clone(all)
 	for i := range all {
 		for _, t := range []Track{s.Out, s.In} {

@@ -276,8 +276,8 @@ const (
 // its unit's MemoryMax.
 const MemoryLimit = 128 << 20
 
-// maxIdleAge is how old a connection is of which no test has come, though one request follows the other.
-const maxIdleAge = 30 * time.Second
+// replaceableAge is how old a connection is of which no test has come, though one request follows the other.
+const replaceableAge = 30 * time.Second
 
 // admit reports whether there is room for one more, or for one instead of another.
 func (l *limitListener) admit(c *countedConn) bool {
@@ -342,7 +342,7 @@ func (l *limitListener) drop(o *countedConn) {
 func (l *limitListener) replaceable(c *countedConn) *countedConn {
 	i := slices.IndexFunc(l.open, func(o *countedConn) bool { return o.who == c.who && o.idle })
 	if i < 0 && !l.gate.hasPlace(c.who) {
-		old := c.since.Add(-maxIdleAge)
+		old := c.since.Add(-replaceableAge)
 		i = slices.IndexFunc(l.open, func(o *countedConn) bool { return o.who == c.who && o.since.Before(old) })
 	}
 	if i < 0 {

@@ -165,8 +165,8 @@ func extend(c *http.ResponseController, by time.Duration) error {
 	return cmp.Or(c.SetReadDeadline(until), c.SetWriteDeadline(until.Add(time.Second)))
 }
 
-// waitForPlace reports whether a client could test now.
-func (g *gate) waitForPlace(client string) (time.Duration, bool) {
+// tryPlace reports whether a client could test now, and else how long it has to wait.
+func (g *gate) tryPlace(client string) (time.Duration, bool) {
 	h, wait := g.enter(client)
 	if h == nil {
 		return wait, false

@@ -43,7 +43,7 @@ func (s *Server) tickets(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "n=1 to 16 and direction=download or upload are needed", http.StatusBadRequest)
 		return
 	}
-	if wait, ok := s.gate.waitForPlace(x.client); !ok {
+	if wait, ok := s.gate.tryPlace(x.client); !ok {
 		busy(w, wait)
 		return
 	}
@@ -84,29 +84,29 @@ func (a *sessions) redeem(name, client string, now time.Time) (ticket, bool) {
 	return t, true
 }
 
-// plainListener is a listener whose connections speak TLS, or begin with a ticket.
-type plainListener struct {
+// tlsOrPlainListener is a listener whose connections speak TLS, or begin with a ticket.
+type tlsOrPlainListener struct {
 	net.Listener
 	server *Server
 }
 
-func (l plainListener) Accept() (net.Conn, error) {
+func (l tlsOrPlainListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &plainConn{Conn: c, server: l.server}, nil
+	return &tlsOrPlainConn{Conn: c, server: l.server}, nil
 }
 
-// plainConn finds out at its first read, which is TLS's, on that one's goroutine and within its time. No record of TLS
-// begins as a ticket does.
-type plainConn struct {
+// tlsOrPlainConn finds out at its first read, which is TLS's, on that one's goroutine and within its time. No record of
+// TLS begins as a ticket does.
+type tlsOrPlainConn struct {
 	net.Conn
 	server *Server
 	known  bool
 }
 
-func (e *plainConn) Read(b []byte) (int, error) {
+func (e *tlsOrPlainConn) Read(b []byte) (int, error) {
 	n, err := e.Conn.Read(b)
 	if e.known || n == 0 {
 		return n, err
@@ -120,7 +120,7 @@ func (e *plainConn) Read(b []byte) (int, error) {
 }
 
 // NetConn is the connection that the kernel knows.
-func (e *plainConn) NetConn() net.Conn { return e.Conn }
+func (e *tlsOrPlainConn) NetConn() net.Conn { return e.Conn }
 
 // plain is a flow without TLS. Whatever is wrong ends it without a word.
 func (s *Server) plain(c net.Conn, first []byte) {

@@ -130,7 +130,7 @@ func (s *Server) Serve(ctx context.Context, tcp net.Listener, udp net.PacketConn
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- s.answerUDP(datagrams) }()
-	go func() { failed <- web.ServeTLS(plainListener{limited, s}, "", "") }()
+	go func() { failed <- web.ServeTLS(tlsOrPlainListener{limited, s}, "", "") }()
 	select {
 	case <-ctx.Done():
 	case err = <-failed:

@@ -97,7 +97,7 @@ func TestTooManyConnections(t *testing.T) {
 	g.enter("e")
 	come("h", true, "begbbh")
 	come("b", false, "begbbh")
-	now = now.Add(maxIdleAge)
+	now = now.Add(replaceableAge)
 	come("b", true, "egbbhb") // for its own that is old
 }
 
