@@ -145,21 +145,21 @@ func (p *plateau) discountOthers(all series, probes []Probe) {
 		asked.bytes = asked.packets * probeSize
 	}
 	p.probeFlow = asked
-	rest := flow{math.Max(0, p.other.packets-asked.packets), math.Max(0, p.other.bytes-asked.bytes)}
-	if rest.packets == 0 {
+	otherFlow := flow{math.Max(0, p.other.packets-asked.packets), math.Max(0, p.other.bytes-asked.bytes)}
+	if otherFlow.packets == 0 {
 		return
 	}
 	part := all.between(p.from, p.to)
-	tcp := clamp(part.slope(func(s Sample) float64 { return s.OtherSegments })/rest.packets, 0, 1)
+	tcp := clamp(part.slope(func(s Sample) float64 { return s.OtherSegments })/otherFlow.packets, 0, 1)
 	lost := 0.0
 	if tcp > 0 {
-		again := part.slope(func(s Sample) float64 { return s.OtherRetransmitted })
-		lost = clamp(again/rest.packets, 0, tcp)
+		repeats := part.slope(func(s Sample) float64 { return s.OtherRetransmitted })
+		lost = clamp(repeats/otherFlow.packets, 0, tcp)
 	}
 	lost += (1 - tcp) * p.lost
-	p.uncertainty += (1 - tcp) * p.lost * rest.bitRate(wire.EthernetHeader) / p.flow().bitRate(wire.EthernetHeader)
-	p.other.packets -= lost * rest.packets
-	p.other.bytes -= lost * rest.bytes
+	p.uncertainty += (1 - tcp) * p.lost * otherFlow.bitRate(wire.EthernetHeader) / p.flow().bitRate(wire.EthernetHeader)
+	p.other.packets -= lost * otherFlow.packets
+	p.other.bytes -= lost * otherFlow.bytes
 }
 
 // discountQueued leaves of what others have sent what the queue has let go: as much of a growing one is still to come.
@@ -323,9 +323,9 @@ func (f framing) bitRate(p plateau) float64 {
 		return p.flow().bitRate(f.overhead)
 	}
 	sum := 0.0
-	rest := flow{p.other.packets - p.probeFlow.packets, p.other.bytes - p.probeFlow.bytes}
-	all := []flow{p.own, p.probeFlow, rest}
-	if rest.packets < 0 || rest.bytes < 0 {
+	otherFlow := flow{p.other.packets - p.probeFlow.packets, p.other.bytes - p.probeFlow.bytes}
+	all := []flow{p.own, p.probeFlow, otherFlow}
+	if otherFlow.packets < 0 || otherFlow.bytes < 0 {
 		all = []flow{p.own, p.other}
 	}
 	for _, x := range all {

@@ -378,14 +378,14 @@ func (r *run) awaitRate(ctx context.Context, rate float64, u belowRate) error {
 	const (
 		patience = 10 // steps
 		enough   = 2
-		most     = (1 + minTry) / 2
+		minSent  = (1 + minTry) / 2
 	)
 	step := r.idle.base + heedInterval
 	_, b, err := r.holdRate(ctx, rate, step+heedInterval)
 	for k, good := 0, 0; err == nil && k < patience; k++ {
 		good++
 		part := r.samples().between(b-step, b)
-		if r.sentRate(b-step, b) < most*rate || part.lossShare() > u.allowedLoss(part) {
+		if r.sentRate(b-step, b) < minSent*rate || part.lossShare() > u.allowedLoss(part) {
 			good = 0
 		}
 		if good == enough {
@@ -512,14 +512,15 @@ func (r *run) conclude(f *framing, u belowRate) *Result {
 		off += f.uncertainty / (p.own.bytes/p.own.packets + whole.overhead)
 	}
 	res.Rate = plusMinus(rate, off*rate, Within)
-	widen := func(least, most framing) {
-		res.Rate.Low -= rate - rate*least.bitRate(p)/whole.bitRate(p)
-		res.Rate.High += rate*most.bitRate(p)/whole.bitRate(p) - rate
+	widen := func(lowFraming, highFraming framing) {
+		res.Rate.Low -= rate - rate*lowFraming.bitRate(p)/whole.bitRate(p)
+		res.Rate.High += rate*highFraming.bitRate(p)/whole.bitRate(p) - rate
 	}
 	if f.atm { // all that fit are right for packets of another size than these
-		least, most := whole, whole
-		least.overhead, most.overhead = math.Max(0, f.overhead-f.uncertainty), math.Floor(f.overhead+f.uncertainty)
-		widen(least, most)
+		lowFraming, highFraming := whole, whole
+		lowFraming.overhead = math.Max(0, f.overhead-f.uncertainty)
+		highFraming.overhead = math.Floor(f.overhead + f.uncertainty)
+		widen(lowFraming, highFraming)
 	}
 	if !f.known && !r.NoFraming && res.Kind != Unsaturated { // what it may count makes the rate as uncertain
 		widen(framing{}, framing{overhead: maxOverhead, atm: rate <= maxATMRate})

@@ -117,8 +117,9 @@ func (s series) passedQueue(probes []Probe) series {
 // carried is all of this host's that the link has carried. What other TCP sends again has been lost before.
 func (s series) carried() flow {
 	other := s.other()
-	if again := s.slope(func(p Sample) float64 { return p.OtherRetransmitted }); again > 0 && other.packets > 0 {
-		kept := 1 - math.Min(1, again/other.packets)
+	repeats := s.slope(func(p Sample) float64 { return p.OtherRetransmitted })
+	if repeats > 0 && other.packets > 0 {
+		kept := 1 - math.Min(1, repeats/other.packets)
 		other.packets *= kept
 		other.bytes *= kept
 	}
@@ -128,12 +129,12 @@ func (s series) carried() flow {
 // lossShare is the share of our packets that got lost beyond this host.
 func (s series) lossShare() float64 {
 	n := s.growth(func(p Sample) float64 { return p.Segments })
-	again := s.growth(func(p Sample) float64 { return p.Retransmitted })
+	repeats := s.growth(func(p Sample) float64 { return p.Retransmitted })
 	own := math.Max(0, s.growth(func(p Sample) float64 { return p.DeviceDrops }))
 	if n <= 0 {
 		return 0
 	}
-	return clamp((again-own)/n, 0, 1)
+	return clamp((repeats-own)/n, 0, 1)
 }
 
 // windows cuts a time into windows of some length, a quarter of it apart, that have enough samples.

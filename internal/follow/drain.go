@@ -27,12 +27,12 @@ func (f *Follower) cut(p point, before float64) string {
 	f.rateBefore, f.rateAtQueue = before, was
 	if f.foundNothing() {
 		// The provider's rate is what it was, or between the last two that were tried.
-		least := before / rateMargin
-		most := max(least, f.probeSteps[max(0, len(f.probeSteps)-2)])
+		floorRate := before / rateMargin
+		ceilingRate := max(floorRate, f.probeSteps[max(0, len(f.probeSteps)-2)])
 		if len(f.probeSteps) == 1 {
-			most = least
+			ceilingRate = floorRate
 		}
-		found = max(min(found, most), least)
+		found = max(min(found, ceilingRate), floorRate)
 	}
 	f.foundRate = min(found, was)
 	f.phase, f.queueLooks, f.wasCut, f.wasCutFar, f.queueSeenAt, f.maxWait = draining, 0, false, false, p.at, 0
@@ -102,11 +102,11 @@ func (f *Follower) lookDraining(p point) string {
 		f.endPhase(p, f.probePauseFor(p))
 		return "that was elsewhere, and is gone by itself"
 	case f.isGone(p), little && idle:
-		small := f.foundNothing()
+		foundNothing := f.foundNothing()
 		f.setRate(rateMargin*f.foundRate, p)
 		f.endPhase(p, 0)
 		wait := f.probePauseFor(p)
-		if small {
+		if foundNothing {
 			wait = min(maxProbePause, max(wait, longProbeRest*f.probeWaited))
 		}
 		f.nextProbe = p.at + wait
